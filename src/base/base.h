@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base.h - what every room of the house stands on: errors with sentences, log, clock, random numbers, text, hashing,
+ * memory with fault points. Knows nothing of communication.
+ */
+#ifndef UNO_BASE_H
+#define UNO_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "unisono.h"
+
+#define UNO_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define CACHE_LINE 64
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- errors (base/err.c) --------------------------------------------------------------------
+ * Every failing function sets the calling thread's sentence and returns the code. The sentence says who, where, how
+ * long, what next; wrap adds context in front as it rises. Nothing is printed here. */
+#define ERR_TEXT_BYTES 1024
+
+/* Set this thread's sentence; returns `code`. */
+uno_err err_set(uno_err code, const char *fmt, ...) UNO_PRINTF(2, 3);
+/* As err_set, and appends ": <strerror(errno)>". */
+uno_err err_sys(const char *fmt, ...) UNO_PRINTF(1, 2);
+/* Put "<context>: " in front of the current sentence; returns `code`. */
+uno_err err_wrap(uno_err code, const char *fmt, ...) UNO_PRINTF(2, 3);
+/* The thread's sentence; never NULL, "" if there was none. */
+const char *err_text(void);
+/* Return from the calling function when `expr` fails. */
+#define TRY(expr)                          \
+    do {                                   \
+        uno_err try_err_ = (expr);         \
+        if (try_err_ != UNO_OK)            \
+            return try_err_;               \
+    } while (0)
+
+/* ---- log (base/log.c) ------------------------------------------------------------------------
+ * One line on stderr (or log file) each. WARN only for verdicts, first causes, settings without effect. */
+enum log_level { LOG_NONE = 0, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
+enum log_topic { /* bit numbers, for the subsystem filter */
+    LOG_INIT = 1 << 0, LOG_COLL = 1 << 1, LOG_P2P = 1 << 2, LOG_NET = 1 << 3, LOG_PLAN = 1 << 4,
+    LOG_ENV = 1 << 5, LOG_MEM = 1 << 6, LOG_BOOT = 1 << 7, LOG_WATCH = 1 << 8, LOG_TOPO = 1 << 9,
+    LOG_ALL_TOPICS = 0x3ff
+};
+extern enum log_level log_level_now; /* written once by log_configure */
+extern unsigned log_topics_now;
+/* Set level, topics (bits), a label put in every line ("rank 3"; copied) and a file (NULL = stderr). */
+void log_configure(enum log_level level, unsigned topics, const char *label, FILE *file);
+void log_write(enum log_level level, const char *fmt, ...) UNO_PRINTF(2, 3);
+#define LOG(level, topic, ...)                                                       \
+    do {                                                                             \
+        if ((level) <= log_level_now && ((level) == LOG_WARN || ((topic) & log_topics_now))) \
+            log_write((level), __VA_ARGS__);                                         \
+    } while (0)
+
+/* ---- clock (base/clock.c) ---------------------------------------------------------------------- */
+uint64_t clock_ns(void);                 /* CLOCK_MONOTONIC */
+uint64_t clock_after(double seconds);    /* now + seconds, saturating; < 0 or huge = UINT64_MAX (never) */
+
+/* ---- random (base/rng.c): xoshiro256**, seeded, not for secrets ------------------------------- */
+struct rng { uint64_t s[4]; };
+void rng_seed(struct rng *r, uint64_t seed);
+uint64_t rng_next(struct rng *r);
+uint64_t rng_below(struct rng *r, uint64_t n); /* 0 .. n-1, n > 0 */
+
+/* ---- hashing (base/hash.c): for ids and tables, not for secrets ---------------------------------- */
+typedef struct id128 { uint64_t lo, hi; } id128;
+id128 hash128(const void *data, size_t bytes, uint64_t seed);
+static inline bool id128_equal(id128 a, id128 b) { return a.lo == b.lo && a.hi == b.hi; }
+/* Mix two words into one; the base of chained signatures. */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b)
+{
+    uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15ull)) * 0xff51afd7ed558ccdull;
+    x ^= x >> 32;
+    x *= 0xc4ceb9fe1a85ec53ull;
+    return x ^ (x >> 29);
+}
+
+/* ---- memory (base/mem.c): malloc with a fault point, so that tests can let the n-th one fail ------ */
+void *mem_zalloc(size_t bytes);                     /* zeroed; NULL sets the sentence (UNO_ERR_MEMORY) */
+void *mem_array(size_t count, size_t each_bytes);   /* zeroed, overflow-checked */
+/* Grow *array so that it holds `need` elements, doubling; keeps contents; new part is not zeroed. */
+uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes);
+/* Fault points: true when a test asked (UNISONO_FAULT="name:n" or fault_arm) that this call fail. */
+bool fault_hit(const char *name);
+void fault_arm(const char *name, long nth);         /* nth call from now fails; <= 0 disarms */
+
+/* ---- text (base/text.c) ------------------------------------------------------------------------------ */
+/* A growing string. After a failed allocation `failed` is set and further calls do nothing. */
+struct text { char *s; size_t len, cap; bool failed; };
+void text_add(struct text *t, const char *fmt, ...) UNO_PRINTF(2, 3);
+void text_free(struct text *t);
+/* "8", "4K", "1.5M", "256 MB", "1GiB" -> bytes (binary units). UNO_ERR_PARSE with a sentence. */
+uno_err text_parse_bytes(const char *s, uint64_t *bytes);
+/* "10", "10s", "5m", "250ms" -> seconds. */
+uno_err text_parse_seconds(const char *s, double *seconds);
+uno_err text_parse_int(const char *s, int64_t min, int64_t max, int64_t *value);
+uno_err text_parse_bool(const char *s, bool *value); /* 1 0 true false yes no on off */
+/* Format bytes as people write them: "8 B", "4 KB", "1.5 MB" (binary). Writes into buf, returns buf. */
+char *text_bytes(char *buf, size_t buf_bytes, uint64_t bytes);
+/* Edit distance for "did you mean"; returns the nearest of `names` or NULL if none is near. */
+const char *text_nearest(const char *word, const char *const *names, size_t count);
+
+/* ---- names of public enums (base/names.c) --------------------------------------------------------------- */
+const char *type_name(uno_type type);   /* "float32"; "?" if unknown */
+const char *op_name(int op);            /* "sum"; "premulsum" for dynamic ones */
+const char *coll_name(uno_coll coll);   /* "all_reduce" */
+uno_err type_parse(const char *s, uno_type *type); /* also nccl-tests' words: float, half, double, ... */
+uno_err op_parse(const char *s, int *op);
+uno_err coll_parse(const char *s, uno_coll *coll); /* also "allreduce", "all-reduce", "all_reduce_perf" */
+
+#endif

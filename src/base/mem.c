@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mem.c - allocation that tests can let fail, and the fault points behind it. */
+#include "base.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One armed point at a time is enough for tests. count > 0: calls left until the failing one. */
+static struct {
+    char name[32];
+    _Atomic long left;
+    _Atomic int armed;
+} fault;
+
+void fault_arm(const char *name, long nth)
+{
+    atomic_store(&fault.armed, 0);
+    snprintf(fault.name, sizeof fault.name, "%s", name ? name : "");
+    atomic_store(&fault.left, nth);
+    atomic_store(&fault.armed, nth > 0);
+}
+
+bool fault_hit(const char *name)
+{
+    if (__builtin_expect(!atomic_load_explicit(&fault.armed, memory_order_relaxed), 1))
+        return false;
+    return strcmp(fault.name, name) == 0 && atomic_fetch_sub(&fault.left, 1) == 1;
+}
+
+void *mem_zalloc(size_t bytes)
+{
+    void *p = fault_hit("alloc") ? NULL : calloc(1, bytes ? bytes : 1);
+    if (!p)
+        err_set(UNO_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    return p;
+}
+
+void *mem_array(size_t count, size_t each_bytes)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each_bytes, &bytes)) {
+        err_set(UNO_ERR_MEMORY, "%zu elements of %zu bytes are more than memory can hold", count, each_bytes);
+        return NULL;
+    }
+    return mem_zalloc(bytes);
+}
+
+uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes)
+{
+    if (need <= *cap)
+        return UNO_OK;
+    size_t fresh = *cap ? *cap : 8, bytes;
+    while (fresh < need)
+        fresh = fresh > SIZE_MAX / 2 ? need : fresh * 2;
+    void *old, *p = NULL;
+    memcpy(&old, array_ptr, sizeof old);
+    if (!__builtin_mul_overflow(fresh, each_bytes, &bytes) && !fault_hit("alloc"))
+        p = realloc(old, bytes);
+    if (!p)
+        return err_set(UNO_ERR_MEMORY, "no memory for %zu elements of %zu bytes", need, each_bytes);
+    memcpy(array_ptr, &p, sizeof p);
+    *cap = fresh;
+    return UNO_OK;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net.h - moving bytes: one contract, several carriers (shared memory, threads of one process, TCP).
+ *
+ * The unit is a *message* on a *connection end*: the sender fills a free slot and posts it, the receiver sees it arrive,
+ * uses it in place and releases the slot. Messages on a connection are numbered from 1. A message has arrived when its flag
+ * shows the expected number; a flag with that number and another signature is a mismatch, at once.
+ *
+ * Who calls: exec (walk, p2p) for the ends, join.c for set-up, watch for the service thread. An end is used by the holder of
+ * its communicator's walk lock only; sockets are shared by communicators and have locks of their own.
+ *
+ * Shared memory. Each rank owns, per communicator, one control region in a memfd segment of its process (layout below), which
+ * every rank of the host maps. Slots live in segments of the *sending* process; released counters in the *receiver's* control
+ * region. A segment is opened by peers as /proc/<pid>/fd/<fd>, checked (seals, size, token) and mapped; nothing has a name,
+ * so nothing is left behind.
+ */
+#ifndef UNO_NET_H
+#define UNO_NET_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "base/base_auth.h"
+#include "base/base_config.h"
+#include "base/base_sock.h"
+
+/* ---- segments: memory that other processes can map (net_segment.c) ------------------------------------- */
+struct net_segment_ref {        /* travels; enough to open it from another process of this host */
+    int32_t pid;
+    int32_t fd;
+    uint64_t bytes;
+    uint64_t token[2];          /* random, first 16 bytes of the segment's trailer page; proves it is the right one */
+};
+struct net_segment;             /* one memfd of this process */
+uno_err net_segment_new(size_t bytes, const char *name, struct net_segment **seg, void **base); /* sealed, zeroed */
+void net_segment_free(struct net_segment *seg);              /* unmaps and closes; peers keep what they mapped */
+void net_segment_ref(const struct net_segment *seg, struct net_segment_ref *ref);
+/* Map a peer's segment; cached per (pid, token), counted. UNO_ERR_UNREACHABLE when the kernel refuses; the sentence says what. */
+uno_err net_segment_map(const struct net_segment_ref *ref, void **base);
+void net_segment_unmap(const struct net_segment_ref *ref);
+/* uno_mem_alloc's memory: find the segment that contains [ptr, ptr+bytes) of this process. false = private memory. */
+bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref, uint64_t *offset);
+uno_err net_mem_alloc(void **ptr, size_t bytes);
+uno_err net_mem_free(void *ptr);
+
+/* ---- slots ------------------------------------------------------------------------------------------------- */
+enum net_slot_kind { NET_SLOT_BYTES = 0, NET_SLOT_LENT = 1 };
+struct net_slot {                /* one line; the writer's. Everything before `flag` is written first */
+    _Alignas(CACHE_LINE) _Atomic uint64_t flag; /* number | signature << 32; release store, pairs with the acquire in net_arrived */
+    uint64_t bytes;              /* payload of this message */
+    uint64_t aux;                /* in clear: the pair's total count in all-to-all-v, tag words in p2p */
+    uint32_t kind;               /* enum net_slot_kind */
+    _Atomic uint32_t withdrawn;  /* lent memory was taken back: the reader's operation fails */
+    uint64_t lent_address;       /* same process: address. Mapped: offset in the lender's segment */
+    uint64_t lent_segment;       /* index + 1 in the lender's segment table (control region); 0 = same process */
+};
+static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return number | (uint64_t)signature << 32; }
+
+enum net_carrier { NET_SELF = 0, NET_SHM, NET_THREAD, NET_TCP, NET_CARRIER_COUNT };
+extern const char *const net_carrier_names[];
+
+enum net_arrival { NET_NOT_YET = 0, NET_ARRIVED, NET_MISMATCH };
+
+struct net_comm;
+struct tcp_end;                  /* net_tcp.c */
+
+/* One end of one connection of one communicator. Fields are read by the inline functions below only. */
+struct net_end {
+    struct net_comm *comm;
+    enum net_carrier carrier;
+    bool sending, group;
+    int peer;                    /* real rank; -1 for a sending group end */
+    int channel;
+    int k;                       /* slots; set by net_end_shape */
+    uint32_t stride;             /* payload bytes a slot holds */
+    uint32_t next;               /* number of the next message */
+    int slot;                    /* its slot */
+    uint32_t shape_no;           /* how often net_end_shape changed the geometry; equal at both ends */
+    /* memory carriers */
+    struct net_slot *heads;      /* k of them */
+    char *payload;               /* k * stride */
+    int nreaders;                /* sending: 1, or the size of the group */
+    _Atomic uint32_t **released; /* sending: each reader's counter; receiving: [0] = own counter */
+    uint32_t freed;              /* sending: messages known to be released by all */
+    bool mapped;                 /* memory known and mapped */
+    /* TCP */
+    struct tcp_end *tcp;
+    /* counted, for reports */
+    uint64_t messages, bytes;
+};
+
+/* Find or make an end; nothing is allocated until it is shaped. channel 0 for groups and p2p control. */
+uno_err net_end_get(struct net_comm *comm, bool sending, int peer, int channel, bool group, struct net_end **end);
+/* Both ends agree that following messages use k slots of `stride` bytes. A change takes effect when all earlier messages
+ * are released (sender) or used (receiver); until then, and until the peer's memory is mapped or its grant is here,
+ * net_end_ready says no. Never blocks. */
+uno_err net_end_shape(struct net_end *end, int k, uint32_t stride);
+/* Slow paths behind the inline functions: advance a pending shape, map the peer, look at sockets. */
+bool net_end_ready_slow(struct net_end *end);
+
+/* ---- sending: may I fill the next slot? where? post it ------------------------------------------------ */
+static inline bool net_can_send(struct net_end *e)
+{
+    if (__builtin_expect(e->mapped && (uint32_t)(e->next - 1 - e->freed) < (uint32_t)e->k, 1))
+        return true;
+    return net_end_ready_slow(e);
+}
+/* TCP ends have heads and payload too: local staging, sent when posted and kept until released. */
+static inline char *net_send_payload(struct net_end *e) { return e->payload + (size_t)e->slot * e->stride; }
+static inline struct net_slot *net_send_head(struct net_end *e) { return &e->heads[e->slot]; }
+void net_post_slow(struct net_end *e);   /* TCP: hand to the sockets; memory: wake sleepers */
+void net_comm_ring(struct net_end *e);   /* wake readers that sleep */
+/* head->bytes, kind, aux, lent_* are set by the caller before. */
+static inline void net_post(struct net_end *e, uint32_t signature)
+{
+    struct net_slot *h = &e->heads[e->slot];
+    /* release: everything written to head and payload is seen by who acquires the flag in net_arrived */
+    atomic_store_explicit(&h->flag, net_flag(e->next, signature), memory_order_release);
+    e->messages++;
+    e->bytes += h->bytes;
+    e->next++;
+    e->slot = e->slot + 1 == e->k ? 0 : e->slot + 1;
+    net_post_slow(e);
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+static inline enum net_arrival net_arrived(struct net_end *e, uint32_t signature)
+{
+    if (__builtin_expect(!e->mapped, 0) && !net_end_ready_slow(e))
+        return NET_NOT_YET;
+    /* acquire: pairs with the release in net_post */
+    uint64_t flag = atomic_load_explicit(&e->heads[e->slot].flag, memory_order_acquire);
+    if ((uint32_t)flag != e->next)
+        return NET_NOT_YET;
+    return (uint32_t)(flag >> 32) == signature ? NET_ARRIVED : NET_MISMATCH;
+}
+static inline struct net_slot *net_recv_head(struct net_end *e) { return &e->heads[e->slot]; }
+/* Payload of the arrived message: the slot, or the lent memory. NULL = the lender's memory could not be mapped (sentence set). */
+const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes);
+static inline const void *net_recv_payload(struct net_end *e)
+{
+    const struct net_slot *h = &e->heads[e->slot];
+    return __builtin_expect(h->kind == NET_SLOT_BYTES, 1) ? e->payload + (size_t)e->slot * e->stride
+                                                        : net_recv_lent(e, h, h->bytes);
+}
+void net_release_slow(struct net_end *e); /* TCP: grant; memory: wake a sleeping sender */
+static inline void net_release(struct net_end *e)
+{
+    e->messages++;
+    e->bytes += e->heads[e->slot].bytes;
+    /* release: our reads of the slot come before; pairs with the acquire in net_end_ready_slow of the sender */
+    atomic_store_explicit(e->released[0], e->next, memory_order_release);
+    e->next++;
+    e->slot = e->slot + 1 == e->k ? 0 : e->slot + 1;
+    net_release_slow(e);
+}
+
+/* ---- the control region of a rank (shared memory carriers) ------------------------------------------------- */
+#define NET_CHANNELS 8           /* channels of a pair for collectives */
+#define NET_P2P_CHANNEL 8        /* the pair's point-to-point messages (control and small) */
+#define NET_P2P_BULK 9           /* large point-to-point data */
+#define NET_PAIR_ENDS 10         /* rows a peer has in the tables */
+#define NET_RING_ENTRIES 16
+#define NET_LINE_PAYLOAD 56
+#define NET_ENTRY_LINES 8
+#define NET_LEDGER_EVENTS 1024
+
+struct net_line {                /* a line of the small target's ring: payload, then the flag as one release store */
+    _Alignas(CACHE_LINE) unsigned char payload[NET_LINE_PAYLOAD];
+    _Atomic uint64_t flag;
+};
+struct net_entry { struct net_line line[NET_ENTRY_LINES]; };
+
+struct net_counter { _Alignas(CACHE_LINE) _Atomic uint32_t value; };
+
+struct net_place {               /* where an end's slots are now; writer's, one per (destination | group, channel) */
+    _Alignas(CACHE_LINE) _Atomic uint32_t shape_no; /* release store, last; pairs with the acquire of the reader */
+    uint32_t k, stride;
+    uint32_t segment;            /* index in segments[] */
+    uint64_t offset;             /* heads, then payload */
+};
+
+#define NET_MAX_SEGMENTS 4096
+struct net_region {
+    uint64_t magic;              /* NET_REGION_MAGIC */
+    uint32_t version, size;      /* ranks of the communicator */
+    uint64_t bytes;
+    /* Read by whoever wants to wake this rank; a writer makes a system call only when sleeping != 0. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t bell;  /* futex word */
+    _Atomic uint32_t sleeping;
+    /* First cause of an abort. Written by any rank of the host: code by compare-and-swap from 0, then text, then ready. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t abort_code;
+    _Atomic uint32_t abort_ready;
+    int32_t abort_rank;
+    char abort_text[512];
+    /* This rank's segments as peers open them; nsegments is a release store. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
+    uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places;
+};
+#define NET_REGION_MAGIC 0x6f6e6f73696e75ull
+
+size_t net_region_bytes(int size);
+void net_region_init(struct net_region *r, int size);
+static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
+static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
+static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *)r + r->offset_p2p_ledger; }
+
+/* ---- the communicator, seen by net ----------------------------------------------------------------------------- */
+struct net_link;                 /* the sockets between two processes (net_tcp.c) */
+
+struct net_peer {                /* filled by join.c, one per rank */
+    enum net_carrier carrier;
+    struct net_region *region;   /* mapped control region; NULL for TCP */
+    struct net_link *link;       /* TCP; NULL otherwise */
+    int host;                    /* host index */
+    int process;                 /* index of its process in the job: lowest rank in it */
+};
+struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT]; };
+
+struct net_comm_options {
+    uint64_t id;                 /* number of this communicator, equal on all ranks */
+    int rank, size;
+    const struct net_peer *peers;   /* copied */
+    struct net_region *region;      /* own */
+    bool lend;
+};
+uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm);
+void net_comm_free(struct net_comm *comm);      /* gives slots back; never blocks */
+void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* adds */
+const struct net_peer *net_comm_peer(const struct net_comm *comm, int rank);
+/* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
+bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes);
+/* Wake rank's sleeper (any thread). */
+void net_ring_region(struct net_region *r);
+
+/* ---- the process, TCP (net_tcp*.c) ------------------------------------------------------------------------------- */
+/* One net_proc per joined job and process: its listening socket and its links. */
+struct net_proc;
+struct net_proc_options {
+    const struct config *cfg;
+    struct auth_key key;
+    uint64_t job;
+    int self;                    /* this process's index (its lowest rank) */
+    /* Called on the service thread. on_control: a control frame came from process `from`. on_down: the link to `from` is gone on
+     * all paths; clean = it had said goodbye; fin = ended with FIN on all paths, without goodbye. */
+    void (*on_control)(void *arg, int from, const void *data, size_t bytes);
+    void (*on_down)(void *arg, int from, bool clean, bool fin, const char *text);
+    void *arg;
+};
+uno_err net_proc_new(const struct net_proc_options *opt, struct net_proc **proc); /* binds; UNO_ERR_SYSTEM, UNO_ERR_UNREACHABLE */
+void net_proc_address(const struct net_proc *proc, struct sock_address_book *book);
+/* The link to a process; made once, sockets are opened when first used. */
+uno_err net_link_get(struct net_proc *proc, int process, const struct sock_address_book *book, struct net_link **link);
+/* Queue a control frame (<= 4096 bytes, copied). Never blocks. */
+uno_err net_control_send(struct net_link *link, const void *data, size_t bytes);
+/* One round over all sockets: accept, handshake, read, write. Never blocks; returns whether anything moved. Any thread; a
+ * second caller returns false at once. */
+bool net_progress(struct net_proc *proc);
+/* Sleep until a socket of this process has something, at most timeout_ns. */
+void net_sleep(struct net_proc *proc, uint64_t timeout_ns);
+/* For the service thread: an epoll descriptor to wait on, then call net_progress. Data sockets are left out while callers are inside. */
+int net_proc_fd(struct net_proc *proc);
+void net_enter(struct net_proc *proc);  /* a caller begins to poll by itself */
+void net_leave(struct net_proc *proc);
+bool net_idle(struct net_proc *proc);   /* nothing unsent or unacknowledged */
+/* Say goodbye on all links and wait until sent bytes are acknowledged, at most max_ns. */
+void net_proc_drain(struct net_proc *proc, uint64_t max_ns);
+void net_proc_free(struct net_proc *proc);
+void net_proc_forked(struct net_proc *proc); /* in a forked child: close everything, touch nothing shared */
+
+#endif

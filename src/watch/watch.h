@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch.h - ledger and steward. The ledger is a ring of events whose newest one is the present. The steward is one thread per
+ * process and job: it serves net's sockets, sees processes die through pidfds and passes aborts and deaths between hosts. It
+ * never touches data-path locks.
+ */
+#ifndef UNO_WATCH_H
+#define UNO_WATCH_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "net/net.h"
+
+/* ---- ledger ------------------------------------------------------------------------------------------- */
+enum ledger_state { LEDGER_RUNNING = 1, LEDGER_DONE = 2, LEDGER_FAILED = 3 };
+struct ledger_event {                 /* 64 bytes, one line */
+    _Alignas(CACHE_LINE) _Atomic uint32_t number; /* 0 while being written; release store, last */
+    uint32_t signature;               /* chained */
+    uint8_t coll, type, state, target;
+    int32_t root;
+    int32_t op;
+    int32_t waits_for;                /* rank it waits for once a wait left the spin phase; -1 */
+    uint64_t count;
+    uint64_t call_site;               /* return address */
+    uint64_t start_ns;                /* CLOCK_MONOTONIC */
+    uint64_t end_ns;
+};
+_Static_assert(sizeof(struct ledger_event) == 64, "a ledger event is one cache line");
+
+/* Write event `number` (release), before the first slot of the operation is written. */
+static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint32_t number, const struct ledger_event *fields)
+{
+    struct ledger_event *e = &ring[number % NET_LEDGER_EVENTS];
+    atomic_store_explicit(&e->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* number 0 before the fields; pairs with the reader's second look */
+    e->signature = fields->signature;
+    e->coll = fields->coll;
+    e->type = fields->type;
+    e->state = LEDGER_RUNNING;
+    e->target = fields->target;
+    e->root = fields->root;
+    e->op = fields->op;
+    e->waits_for = -1;
+    e->count = fields->count;
+    e->call_site = fields->call_site;
+    e->start_ns = fields->start_ns;
+    e->end_ns = 0;
+    atomic_store_explicit(&e->number, number, memory_order_release); /* pairs with the acquire in ledger_read */
+    return e;
+}
+/* Copy event `number % ring` of some rank; false when it was being written. copy->number tells which one it is. */
+bool ledger_read(const struct ledger_event *ring, uint32_t number, struct ledger_event *copy);
+
+/* ---- steward ---------------------------------------------------------------------------------------------- */
+struct watch_member {          /* one per rank of the job */
+    int process;               /* lowest rank in its process */
+    int host;                  /* host index */
+    int32_t pid;               /* as seen in its own pid namespace */
+    uint64_t start_ticks;      /* from /proc/<pid>/stat, against reuse of the pid; 0 = unknown */
+    char hostname[64];
+    struct sock_address_book book;
+};
+struct watch_options {
+    const struct config *cfg;
+    int rank, size;
+    const struct watch_member *members; /* copied */
+    struct net_proc *net;               /* served by the steward; may be NULL on one host */
+    /* Called on the steward's thread, once per dead process (given by its lowest rank): everyone in it is dead.
+     * text: "rank 3 (pid 12 on hostB) was killed by signal 9" */
+    void (*on_dead)(void *arg, int process, const char *text);
+    /* An abort arrived from another host: communicator id, code, rank where it began, text. */
+    void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
+    void *arg;
+};
+struct watch;
+uno_err watch_start(const struct watch_options *opt, struct watch **watch);
+/* Tell other hosts' processes that a communicator was aborted; never blocks. ranks: members of that communicator. */
+void watch_abort(struct watch *watch, uint64_t comm_id, uno_err code, int rank, const char *text, const int *ranks, int nranks);
+/* This process leaves in order: its end is not a death. Never blocks. */
+void watch_goodbye(struct watch *watch);
+void watch_stop(struct watch *watch);
+void watch_forked(struct watch *watch); /* in a forked child: forget everything */
+/* net's callbacks, handed to net_proc_new by join.c with the watch as arg (may come before watch_start: then arg is a holder). */
+void watch_on_control(void *arg, int from, const void *data, size_t bytes);
+void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text);
+
+#endif
