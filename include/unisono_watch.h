@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unisono_watch.h - read what a process does: carriers used, settings in force. For tools and monitoring; nothing here
+ * blocks or talks to other ranks.
+ */
+#ifndef UNISONO_WATCH_H
+#define UNISONO_WATCH_H
+
+#include "unisono.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What moved the bytes of a communicator on this rank, sent and received, since it was made. */
+typedef enum uno_carrier { UNO_CARRIER_SHM = 0, UNO_CARRIER_THREAD, UNO_CARRIER_TCP, UNO_CARRIER_COUNT } uno_carrier;
+typedef struct uno_counts {
+    uint64_t messages[UNO_CARRIER_COUNT];
+    uint64_t bytes[UNO_CARRIER_COUNT];
+    uint64_t small_operations;   /* collectives that ran on the small path (shared lines, no messages) */
+    uint64_t tiled_operations;
+    uint64_t lent_bytes;         /* of the bytes above, those that were read in place from lent memory */
+    uint64_t waits_spin, waits_yield, waits_sleep; /* how waits ended */
+    uint64_t slot_memory_bytes;  /* now held for slots */
+} uno_counts;
+UNO_API uno_err uno_comm_counts(uno_comm *comm, uno_counts *counts) UNO_MUST_CHECK;
+/* "shm" "thread" "tcp"; static string, "?" if unknown. */
+UNO_API const char *uno_carrier_name(uno_carrier carrier);
+/* Number of hosts the ranks of the communicator are on, and the host index of a rank (0-based, by lowest rank); -1 on error. */
+UNO_API int uno_comm_hosts(const uno_comm *comm);
+UNO_API int uno_comm_host_of(const uno_comm *comm, int rank);
+
+/* One setting as a running program would see it. Strings are owned by the array; free it with uno_settings_free. */
+typedef struct uno_setting {
+    const char *name, *kind, *value, *source, *dflt, *legal, *foreign, *help;
+} uno_setting;
+UNO_API uno_err uno_settings(uno_setting **settings, size_t *count) UNO_MUST_CHECK;
+UNO_API void uno_settings_free(uno_setting *settings, size_t count);
+
+/* What the environment's UNISONO_, NCCL_ and RCCL_ variables do here. what: "used" "unknown" "illegal" "no-effect" "overridden". */
+typedef struct uno_setting_finding {
+    const char *name, *value, *what, *text;
+} uno_setting_finding;
+UNO_API uno_err uno_settings_audit(uno_setting_finding **findings, size_t *count) UNO_MUST_CHECK;
+UNO_API void uno_settings_audit_free(uno_setting_finding *findings, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
