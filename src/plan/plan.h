@@ -44,9 +44,16 @@ struct plan_dep {
     int lane, step; /* step counts from 0 within its lane */
 };
 
+/* plan_step.flags, where the collective reduces: premulsum scales at the first, avg divides at the second. */
+enum plan_flag {
+    PLAN_RAW_SRC = 1,   /* src is this rank's own contribution, as the caller gave it */
+    PLAN_COMPLETES = 2  /* the result is the finished reduction of its chunk */
+};
+
 struct plan_step {
     uint8_t op;               /* enum plan_op */
     uint8_t src_buf, dst_buf; /* enum plan_buf; PLAN_NONE where the opcode does not use it */
+    uint8_t flags;            /* enum plan_flag */
     int32_t src, dst;         /* first chunk in that buffer */
     int32_t count;            /* firings, >= 1 (nop: 1); firing i uses chunk + i and shape + i */
     int32_t shape;            /* first shape */
@@ -128,6 +135,7 @@ void build_shape(struct plan_build *b, int shape);                    /* of the 
 void build_on_send(struct plan_build *b, int send);                   /* of the last step */
 void build_on_recv(struct plan_build *b, int recv);                   /* appends one to the last step's list */
 void build_self(struct plan_build *b, int place);                     /* of the last step */
+void build_flags(struct plan_build *b, unsigned flags);               /* added to the last step's */
 void build_wait(struct plan_build *b, int lane, int step);            /* appends a wait to the last step */
 uno_err build_end(struct plan_build *b, int scratch_chunks);
 

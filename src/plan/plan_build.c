@@ -126,6 +126,13 @@ void build_self(struct plan_build *b, int place)
         s->self = place;
 }
 
+void build_flags(struct plan_build *b, unsigned flags)
+{
+    struct plan_step *s = last_step(b);
+    if (s)
+        s->flags |= (uint8_t)flags;
+}
+
 void build_wait(struct plan_build *b, int lane, int step)
 {
     struct plan_prog *p = b->prog;
