@@ -47,7 +47,8 @@ struct plan_dep {
 /* plan_step.flags, where the collective reduces: premulsum scales at the first, avg divides at the second. */
 enum plan_flag {
     PLAN_RAW_SRC = 1,   /* src is this rank's own contribution, as the caller gave it */
-    PLAN_COMPLETES = 2  /* the result is the finished reduction of its chunk */
+    PLAN_COMPLETES = 2, /* the result is the finished reduction of its chunk */
+    PLAN_RAW_DST = 4    /* reduce: dst, which it reads, is the own contribution as the caller gave it */
 };
 
 struct plan_step {
@@ -176,6 +177,78 @@ size_t plan_chunk_offset(const struct plan *plan, const struct plan_chunks *chun
 static inline size_t plan_tiles(size_t len, size_t tile_elems)
 {
     return len == 0 ? 1 : (len + tile_elems - 1) / tile_elems;
+}
+
+/* ---- the firing graph (plan_graph.c): what verify proves and sim times, one tile of all ranks ------------
+ * A node is one firing (step of count c: c nodes; a nop is one). It happens when its lane has come to it, the steps its
+ * step waits for have finished (first firing only), every message it takes is there and, if it sends, the message k
+ * places earlier on that connection has been released by all its readers. A firing whose chunk has no such tile takes and
+ * sends nothing, but keeps its place in its lane and its step's waits: what is ordered through it stays ordered. */
+struct plan_node {
+    int32_t lane;     /* in plan_graph.lanes */
+    int32_t step;     /* in that rank's prog.steps */
+    int32_t i;        /* which firing of the step */
+    int32_t shape;
+    int32_t out;      /* message it sends, or -1 */
+    int32_t in;       /* first of nrecv entries of plan_graph.in_list, in the order of the step's list */
+};
+struct plan_graph_lane {
+    int32_t rank, lane;   /* lane counts within its rank */
+    int32_t first, count; /* its nodes, in program order */
+};
+struct plan_link {            /* a connection with its messages of one tile, which are numbered in order */
+    int32_t src, dst;         /* dst -1: group */
+    int32_t channel;
+    int32_t lane;             /* sending, in plan_graph.lanes */
+    int32_t first, count;     /* its messages */
+    int32_t readers, reader0; /* readers of each message; reader j of message m is reader_list[reader0 + (m-first)*readers + j] */
+};
+struct plan_graph {
+    const struct plan *plan;
+    struct plan_prog *progs;      /* nranks */
+    bool owns_progs;
+    int nnodes, nlanes, nlinks, nmessages, nsteps;
+    struct plan_node *nodes;
+    struct plan_graph_lane *lanes;
+    struct plan_link *links;
+    int32_t *sender, *link_of;    /* by message: node, link */
+    int32_t *in_list;             /* messages taken */
+    int32_t *reader_list;         /* nodes that take a message */
+    int32_t *rank_lane, *rank_step; /* nranks + 1: first lane, first step of a rank */
+    int32_t *step_node;           /* by rank_step[rank] + index in prog.steps: its first node; nsteps + 1 */
+    int32_t *waiter0, *waiters;   /* by step, nsteps + 1: nodes that wait for it */
+};
+enum plan_fault_kind { PLAN_FAULT_NONE = 0, PLAN_FAULT_BOUNDS, PLAN_FAULT_CONNECTION };
+struct plan_fault {
+    enum plan_fault_kind kind;
+    int rank, lane, step; /* step within its lane; -1 where it does not apply */
+    char reason[400];
+};
+/* UNO_ERR_PLAN with *fault filled (and as the sentence) when the programs do not fit together. Free in every case. */
+uno_err plan_graph_make(const struct plan *plan, struct plan_graph *graph, struct plan_fault *fault);
+void plan_graph_free(struct plan_graph *graph);
+/* Sort topologically with k slots a connection into order (nnodes entries). *sorted < nnodes: there is a cycle. */
+uno_err plan_graph_order(const struct plan_graph *graph, int k, int32_t *order, int *sorted);
+static inline const struct plan_step *plan_node_step(const struct plan_graph *g, int node)
+{
+    const struct plan_node *n = &g->nodes[node];
+    return &g->progs[g->lanes[n->lane].rank].steps[n->step];
+}
+/* Call visit for every node that has to happen before `node` (a node may come twice). kind: 'o' program order, 'w' wait,
+ * 'm' message, 'c' credit. Stops when visit returns true and returns true. */
+bool plan_graph_before(const struct plan_graph *graph, int k, int node,
+                       bool (*visit)(void *arg, int before, char kind), void *arg);
+/* The same for what has to happen after it. */
+bool plan_graph_after(const struct plan_graph *graph, int k, int node,
+                      bool (*visit)(void *arg, int after, char kind), void *arg);
+/* "rank 0 lane 1 step 2 (send to 3)"; writes into buf, returns buf. */
+const char *plan_node_text(const struct plan_graph *graph, int node, char *buf, size_t buf_bytes);
+/* Whether this rank has that buffer: the far end of rooted collectives has only one of in and out. */
+bool plan_has_buf(const struct plan *plan, int rank, enum plan_buf buf);
+/* Chunks with equal classes have equal lengths in every request: the shape, in all_to_all its part. */
+static inline int plan_class(const struct plan *plan, int shape)
+{
+    return plan->coll == UNO_ALL_TO_ALL ? shape % plan->parts : shape;
 }
 
 /* ---- text forms (in the tools' library: needs jansson and expat) --------------------------------------- */
