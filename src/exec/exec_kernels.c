@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_kernels.c - the reductions themselves: plain C loops, written once and compiled once per instruction set (meson sets
+ * KERNEL_ISA to plain, avx2 or avx512 and the matching -m options). The compiler vectorises them; intrinsics are used only
+ * for float16 conversion and non-temporal stores. All builds give the same bits: operands are combined in the listed order,
+ * nothing is contracted to fma (-ffp-contract=off), and a NaN result is always the one canonical NaN, because which operand's
+ * payload survives an addition is the compiler's choice.
+ */
+#include "exec/exec_kernels.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#ifndef KERNEL_ISA
+#define KERNEL_ISA plain
+#endif
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+/* dst may be the very memory of an operand, index by index: no iteration depends on another. */
+#if defined(__clang__)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#endif
+#define EACH(i, n) VECTOR_LOOP for (size_t i = 0; i < (n); i++)
+
+#define BLOCK 512 /* elements accumulated at a time: stays in the first-level cache with room for the operands */
+
+/* ---- numbers ------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t float_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+static inline float bits_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+static inline float canonical_f32(float x) { return x != x ? bits_float(0x7fc00000u) : x; }
+static inline double canonical_f64(double x) { return x != x ? __builtin_nan("") : x; }
+
+/* float -> a narrow format of `mant` mantissa bits, to nearest even, by integers only but for subnormal results, where adding
+ * a power of two lets the adder round. Magnitudes from `limit` (as float bits) up become `beyond`. */
+static inline uint32_t narrow_bits(float f, int mant, int bias, uint32_t limit, uint32_t beyond, uint32_t nan)
+{
+    uint32_t bits = float_bits(f), u = bits & 0x7fffffffu;
+    int shift = 23 - mant;
+    uint32_t normal = (u + ((1u << (shift - 1)) - 1) + ((u >> shift) & 1) - ((uint32_t)(127 - bias) << 23)) >> shift;
+    uint32_t magic = (uint32_t)(127 + 24 - bias - mant) << 23;
+    uint32_t subnormal = float_bits(bits_float(u) + bits_float(magic)) - magic;
+    uint32_t r = u < (uint32_t)(128 - bias) << 23 ? subnormal : normal;
+    r = u >= limit ? beyond : r;
+    r |= (bits >> 31) << (mant + (bias == 7 ? 4 : 5));
+    return u > 0x7f800000u ? nan : r;
+}
+
+static inline float widen_f16(uint16_t h)
+{
+    uint32_t u = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t normal = (u << 13) + (u >= 0x7c00u ? 224u << 23 : 112u << 23);
+    uint32_t subnormal = float_bits((float)(int32_t)u * 0x1p-24f);
+    return bits_float((u < 0x400u ? subnormal : normal) | sign);
+}
+static inline uint16_t narrow_f16(float f) { return (uint16_t)narrow_bits(f, 10, 15, 0x477ff000u, 0x7c00u, 0x7e00u); }
+
+static inline float widen_bf16(uint16_t h) { return bits_float((uint32_t)h << 16); }
+static inline uint16_t narrow_bf16(float f)
+{
+    uint32_t u = float_bits(f);
+    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : r);
+}
+
+/* OCP e5m2 is the upper byte of a float16. */
+static inline float widen_f8e5m2(uint8_t b) { return widen_f16((uint16_t)(b << 8)); }
+static inline uint8_t narrow_f8e5m2(float f) { return (uint8_t)narrow_bits(f, 2, 15, 0x47700000u, 0x7cu, 0x7eu); }
+
+/* OCP e4m3: no infinities, 0x7f is NaN, largest value 448; beyond it (after rounding) is NaN. */
+static inline float widen_f8e4m3(uint8_t b)
+{
+    uint32_t u = b & 0x7fu, sign = (uint32_t)(b & 0x80u) << 24;
+    uint32_t normal = u == 0x7fu ? 0x7fc00000u : (u << 20) + (120u << 23);
+    uint32_t subnormal = float_bits((float)(int32_t)u * 0x1p-9f);
+    return bits_float((u < 8 ? subnormal : normal) | sign);
+}
+static inline uint8_t narrow_f8e4m3(float f)
+{
+    uint32_t r = narrow_bits(f, 3, 7, 0x43e80001u, 0x7fu, 0x7fu);
+    return (uint8_t)(r == 0xffu ? 0x7fu : r);
+}
+
+#define CONVERT(type, T)                                                       \
+    static void widen_##type##_n(float *out, const void *in, size_t n)         \
+    {                                                                          \
+        const T *a = in;                                                       \
+        EACH(i, n) out[i] = widen_##type(a[i]);                                \
+    }                                                                          \
+    static void narrow_##type##_n(void *out, const float *in, size_t n)        \
+    {                                                                          \
+        T *r = out;                                                            \
+        EACH(i, n) r[i] = narrow_##type(in[i]);                                \
+    }
+CONVERT(bf16, uint16_t)
+CONVERT(f8e4m3, uint8_t)
+CONVERT(f8e5m2, uint8_t)
+#if !defined(__F16C__)
+CONVERT(f16, uint16_t)
+#else
+/* The processor's own conversion; compilers do not find it in the loop above. */
+static void widen_f16_n(float *out, const void *in, size_t n)
+{
+    const uint16_t *a = in;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(a + i))));
+    for (; i < n; i++)
+        out[i] = widen_f16(a[i]);
+}
+static void narrow_f16_n(void *out, const float *in, size_t n)
+{
+    uint16_t *r = out;
+    size_t i = 0;
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    for (; i + 8 <= n; i += 8) {
+        __m256 x = _mm256_loadu_ps(in + i);
+        x = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+        _mm_storeu_si128((__m128i *)(r + i), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    }
+    for (; i < n; i++)
+        r[i] = narrow_f16(in[i]);
+}
+#endif
+
+/* ---- non-temporal stores ------------------------------------------------------------------------------------------ */
+
+/* Copy past the caches; whole lines only, the ragged ends go the ordinary way. Not ordered: stream_fence() comes later. */
+static void stream_lines(char *dst, const char *src, size_t bytes)
+{
+#if defined(__x86_64__)
+    size_t head = (size_t)(-(uintptr_t)dst & (CACHE_LINE - 1));
+    head = MIN(head, bytes);
+    memcpy(dst, src, head);
+    dst += head;
+    src += head;
+    bytes -= head;
+    for (; bytes >= CACHE_LINE; bytes -= CACHE_LINE, dst += CACHE_LINE, src += CACHE_LINE) {
+#if defined(__AVX512F__)
+        _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
+#elif defined(__AVX__)
+        __m256i a = _mm256_loadu_si256((const __m256i *)src), b = _mm256_loadu_si256((const __m256i *)(src + 32));
+        _mm256_stream_si256((__m256i *)dst, a);
+        _mm256_stream_si256((__m256i *)(dst + 32), b);
+#else
+        __m128i v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = _mm_loadu_si128((const __m128i *)src + i);
+        for (int i = 0; i < 4; i++)
+            _mm_stream_si128((__m128i *)dst + i, v[i]);
+#endif
+    }
+#endif
+    memcpy(dst, src, bytes);
+}
+
+/* Non-temporal stores pass later stores, also release stores: without this a flag could be seen before its data. */
+static inline void stream_fence(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+static void stream_copy(void *dst, const void *src, size_t bytes)
+{
+    stream_lines(dst, src, bytes);
+    stream_fence();
+}
+
+/* ---- the frame of all kernels --------------------------------------------------------------------------------------- */
+
+/* Elements [from, from + count) of the operands reduced into out[0 .. count). */
+typedef void (*part_fn)(void *out, const void *const *operands, int noperands, size_t from, size_t count,
+                        const struct reduce_scale *scale);
+
+static bool is_operand(const void *p, const void *const *operands, int noperands)
+{
+    for (int k = 0; k < noperands; k++)
+        if (operands[k] == p)
+            return true;
+    return false;
+}
+
+/* Piece by piece, so that the second copy and the streamed copies come from the first-level cache. */
+static void reduce_pieces(part_fn part, size_t each, char *dst, char *dst2, const void *const *operands, int noperands,
+                          size_t count, const struct reduce_scale *scale, unsigned flags)
+{
+    _Alignas(CACHE_LINE) char piece[4096];
+    size_t room = sizeof piece / each;
+    /* Memory that was just read is in the cache already: streaming it would only throw it out. */
+    bool stream = (flags & REDUCE_STREAM_DST) && !is_operand(dst, operands, noperands);
+    bool stream2 = dst2 && (flags & REDUCE_STREAM_DST2);
+    size_t len = stream ? (size_t)(-(uintptr_t)dst & (CACHE_LINE - 1)) / each : 0; /* the next piece begins on a line */
+    if (len == 0)
+        len = room;
+    for (size_t at = 0; at < count; at += len, len = room) {
+        len = MIN(len, count - at);
+        char *out = stream ? piece : dst + at * each;
+        part(out, operands, noperands, at, len, scale);
+        if (stream)
+            stream_lines(dst + at * each, out, len * each);
+        if (stream2)
+            stream_lines(dst2 + at * each, out, len * each);
+        else if (dst2)
+            memcpy(dst2 + at * each, out, len * each);
+    }
+    if (stream || stream2)
+        stream_fence();
+}
+
+#define KERNEL_ENTRY(name, T)                                                                                           \
+    static void name(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,                   \
+                     const struct reduce_scale *scale, unsigned flags)                                                  \
+    {                                                                                                                   \
+        if (count == 0)                                                                                                 \
+            return;                                                                                                     \
+        if (!dst2 && !flags)                                                                                            \
+            name##_part(dst, operands, noperands, 0, count, scale);                                                     \
+        else                                                                                                            \
+            reduce_pieces(name##_part, sizeof(T), dst, dst2, operands, noperands, count, scale, flags);                 \
+    }
+
+static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->scaled_operand >= 0 || s->divide_by > 1); }
+
+/* ---- types that are their own accumulator ---------------------------------------------------------------------------- */
+
+/* combine(a, b): one step. finish(x): what is stored. SCALES: premulsum and avg are offered, by mul(x, scalar) and
+ * divide(x, n). The block keeps partial results of all operands, so that every operand is read once and dst written once. */
+#define DIRECT_KERNEL(name, T, combine, finish, SCALES, mul, divide)                                                    \
+    static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
+                            const struct reduce_scale *scale)                                                           \
+    {                                                                                                                   \
+        T *r = out, acc[BLOCK], scalar;                                                                                 \
+        const T *a = (const T *)operands[0] + from;                                                                     \
+        bool scales = (SCALES) && wants_scale(scale);                                                                   \
+        if (n == 2 && !scales) {                                                                                        \
+            const T *b = (const T *)operands[1] + from;                                                                 \
+            EACH(i, count) r[i] = finish(combine(a[i], b[i]));                                                          \
+            return;                                                                                                     \
+        }                                                                                                               \
+        int scaled = scales ? scale->scaled_operand : -1;                                                               \
+        memset(&scalar, 0, sizeof scalar);                                                                              \
+        if (scales)                                                                                                     \
+            memcpy(&scalar, scale->scalar, sizeof scalar);                                                              \
+        for (size_t at = 0; at < count; at += BLOCK, a += BLOCK, r += BLOCK) {                                          \
+            size_t len = MIN((size_t)BLOCK, count - at);                                                                \
+            if (scaled == 0)                                                                                            \
+                EACH(i, len) acc[i] = mul(a[i], scalar);                                                                \
+            else                                                                                                        \
+                memcpy(acc, a, len * sizeof(T));                                                                        \
+            for (int k = 1; k < n; k++) {                                                                               \
+                const T *b = (const T *)operands[k] + from + at;                                                        \
+                if (scaled == k)                                                                                        \
+                    EACH(i, len) acc[i] = combine(acc[i], mul(b[i], scalar));                                           \
+                else                                                                                                    \
+                    EACH(i, len) acc[i] = combine(acc[i], b[i]);                                                        \
+            }                                                                                                           \
+            if (scales && scale->divide_by > 1)                                                                         \
+                EACH(i, len) acc[i] = divide(acc[i], scale->divide_by);                                                 \
+            EACH(i, len) r[i] = finish(acc[i]);                                                                         \
+        }                                                                                                               \
+    }                                                                                                                   \
+    KERNEL_ENTRY(name, T)
+
+#define FIRST(x, y) (x)
+#define SAME(x) (x)
+#define PLAIN_KERNEL(name, T, combine, finish) DIRECT_KERNEL(name, T, combine, finish, false, FIRST, FIRST)
+
+/* Integers wrap: unsigned arithmetic in a type that does not promote to int. min and max keep the earlier operand on a tie. */
+#define ADD_INT(a, b) ((__typeof__(a))((uint64_t)(a) + (uint64_t)(b)))
+#define MUL_INT(a, b) ((__typeof__(a))((uint64_t)(a) * (uint64_t)(b)))
+#define AND_INT(a, b) ((a) & (b))
+#define OR_INT(a, b) ((a) | (b))
+#define XOR_INT(a, b) ((a) ^ (b))
+#define MAX_INT(a, b) ((b) > (a) ? (b) : (a))
+#define MIN_INT(a, b) ((b) < (a) ? (b) : (a))
+#define DIV_SIGNED(x, n) ((int64_t)(x) / (int64_t)(n))
+#define DIV_UNSIGNED(x, n) ((uint64_t)(x) / (uint64_t)(n))
+
+/* sum of signed types differs from unsigned only in how avg divides. */
+#define INT_KERNELS(bits)                                                                                               \
+    DIRECT_KERNEL(sum_i##bits, int##bits##_t, ADD_INT, SAME, true, MUL_INT, DIV_SIGNED)                                 \
+    DIRECT_KERNEL(sum_u##bits, uint##bits##_t, ADD_INT, SAME, true, MUL_INT, DIV_UNSIGNED)                              \
+    PLAIN_KERNEL(prod_u##bits, uint##bits##_t, MUL_INT, SAME)                                                           \
+    PLAIN_KERNEL(max_i##bits, int##bits##_t, MAX_INT, SAME)                                                             \
+    PLAIN_KERNEL(max_u##bits, uint##bits##_t, MAX_INT, SAME)                                                            \
+    PLAIN_KERNEL(min_i##bits, int##bits##_t, MIN_INT, SAME)                                                             \
+    PLAIN_KERNEL(min_u##bits, uint##bits##_t, MIN_INT, SAME)                                                            \
+    PLAIN_KERNEL(band_u##bits, uint##bits##_t, AND_INT, SAME)                                                           \
+    PLAIN_KERNEL(bor_u##bits, uint##bits##_t, OR_INT, SAME)                                                             \
+    PLAIN_KERNEL(bxor_u##bits, uint##bits##_t, XOR_INT, SAME)
+INT_KERNELS(8)
+INT_KERNELS(16)
+INT_KERNELS(32)
+INT_KERNELS(64)
+
+/* bool: one byte, any non-zero value is true, results are 0 or 1. */
+#define OR_BOOL(a, b) ((uint8_t)(((a) | (b)) != 0))
+#define AND_BOOL(a, b) ((uint8_t)(((a) != 0) & ((b) != 0)))
+#define XOR_BOOL(a, b) ((uint8_t)(((a) != 0) ^ ((b) != 0)))
+#define TRUTH(x) ((uint8_t)((x) != 0))
+PLAIN_KERNEL(or_bool, uint8_t, OR_BOOL, TRUTH)
+PLAIN_KERNEL(and_bool, uint8_t, AND_BOOL, TRUTH)
+PLAIN_KERNEL(xor_bool, uint8_t, XOR_BOOL, TRUTH)
+
+/* Floats. min and max: NaN wins over everything, otherwise the earlier operand on a tie, also between -0 and +0. */
+#define ADD(a, b) ((a) + (b))
+#define MUL(a, b) ((a) * (b))
+#define MAX_FLOAT(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a))
+#define MIN_FLOAT(a, b) (((b) < (a)) | ((b) != (b)) ? (b) : (a))
+#define DIV_F32(x, n) ((x) / (float)(n))
+#define DIV_F64(x, n) ((x) / (double)(n))
+#define FLOAT_KERNELS(type, T, canonical, div)                                                                          \
+    DIRECT_KERNEL(sum_##type, T, ADD, canonical, true, MUL, div)                                                        \
+    PLAIN_KERNEL(prod_##type, T, MUL, canonical)                                                                        \
+    PLAIN_KERNEL(max_##type, T, MAX_FLOAT, canonical)                                                                   \
+    PLAIN_KERNEL(min_##type, T, MIN_FLOAT, canonical)
+FLOAT_KERNELS(f32, float, canonical_f32, DIV_F32)
+FLOAT_KERNELS(f64, double, canonical_f64, DIV_F64)
+
+/* Complex numbers: (a + bi)(c + di) = (ac - bd) + (ad + bc)i, without C's recovery of infinities. The subtraction is written
+ * as the addition of a flipped sign, because gcc 12 turns the pair of difference and sum into fused vfmaddsub in spite of
+ * -ffp-contract=off. */
+static inline float flip_f32(float x) { return bits_float(float_bits(x) ^ 0x80000000u); }
+static inline double flip_f64(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    u ^= 1ull << 63;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+#define COMPLEX_KERNELS(type, T, canonical, flip)                                                                             \
+    struct type { T re, im; };                                                                                          \
+    static inline struct type add_##type(struct type a, struct type b)                                                  \
+    {                                                                                                                   \
+        return (struct type){a.re + b.re, a.im + b.im};                                                                 \
+    }                                                                                                                   \
+    static inline struct type mul_##type(struct type a, struct type b)                                                  \
+    {                                                                                                                   \
+        return (struct type){a.re * b.re + flip(a.im * b.im), a.re * b.im + a.im * b.re};                               \
+    }                                                                                                                   \
+    static inline struct type div_##type(struct type a, uint32_t n)                                                     \
+    {                                                                                                                   \
+        return (struct type){a.re / (T)n, a.im / (T)n};                                                                 \
+    }                                                                                                                   \
+    static inline struct type canonical_##type(struct type a)                                                           \
+    {                                                                                                                   \
+        return (struct type){canonical(a.re), canonical(a.im)};                                                         \
+    }                                                                                                                   \
+    DIRECT_KERNEL(sum_##type, struct type, add_##type, canonical_##type, true, mul_##type, div_##type)                  \
+    PLAIN_KERNEL(prod_##type, struct type, mul_##type, canonical_##type)
+COMPLEX_KERNELS(c64, float, canonical_f32, flip_f32)
+COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
+
+/* ---- types narrower than float: widened, combined as float over all operands, rounded once ---------------------------- */
+
+#define NARROW_KERNEL(name, type, T, combine, SCALES)                                                                   \
+    static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
+                            const struct reduce_scale *scale)                                                           \
+    {                                                                                                                   \
+        float acc[BLOCK], wide[BLOCK], scalar = 0;                                                                      \
+        T *r = out, raw;                                                                                                \
+        bool scales = (SCALES) && wants_scale(scale);                                                                   \
+        int scaled = scales ? scale->scaled_operand : -1;                                                               \
+        if (scales) {                                                                                                   \
+            memcpy(&raw, scale->scalar, sizeof raw);                                                                    \
+            scalar = widen_##type(raw);                                                                                 \
+        }                                                                                                               \
+        for (size_t at = 0; at < count; at += BLOCK, r += BLOCK) {                                                      \
+            size_t len = MIN((size_t)BLOCK, count - at);                                                                \
+            widen_##type##_n(acc, (const T *)operands[0] + from + at, len);                                             \
+            if (scaled == 0)                                                                                            \
+                EACH(i, len) acc[i] *= scalar;                                                                          \
+            for (int k = 1; k < n; k++) {                                                                               \
+                widen_##type##_n(wide, (const T *)operands[k] + from + at, len);                                        \
+                if (scaled == k)                                                                                        \
+                    EACH(i, len) acc[i] = combine(acc[i], wide[i] * scalar);                                            \
+                else                                                                                                    \
+                    EACH(i, len) acc[i] = combine(acc[i], wide[i]);                                                     \
+            }                                                                                                           \
+            if (scales && scale->divide_by > 1)                                                                         \
+                EACH(i, len) acc[i] = DIV_F32(acc[i], scale->divide_by);                                                \
+            narrow_##type##_n(r, acc, len);                                                                             \
+        }                                                                                                               \
+    }                                                                                                                   \
+    KERNEL_ENTRY(name, T)
+
+#define NARROW_KERNELS(type, T)                                                                                         \
+    NARROW_KERNEL(sum_##type, type, T, ADD, true)                                                                       \
+    NARROW_KERNEL(prod_##type, type, T, MUL, false)                                                                     \
+    NARROW_KERNEL(max_##type, type, T, MAX_FLOAT, false)                                                                \
+    NARROW_KERNEL(min_##type, type, T, MIN_FLOAT, false)
+NARROW_KERNELS(f16, uint16_t)
+NARROW_KERNELS(bf16, uint16_t)
+NARROW_KERNELS(f8e4m3, uint8_t)
+NARROW_KERNELS(f8e5m2, uint8_t)
+
+/* ---- the set ----------------------------------------------------------------------------------------------------------- */
+
+static bool usable(void)
+{
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+#elif defined(__AVX2__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#else
+    return true;
+#endif
+}
+
+#define INT_ROW(sign, bits)                                                                                             \
+    {[UNO_SUM] = sum_##sign##bits, [UNO_AVG] = sum_##sign##bits, [UNO_PROD] = prod_u##bits, [UNO_MAX] = max_##sign##bits, \
+     [UNO_MIN] = min_##sign##bits, [UNO_BAND] = band_u##bits, [UNO_BOR] = bor_u##bits, [UNO_BXOR] = bxor_u##bits}
+#define FLOAT_ROW(type)                                                                                                 \
+    {[UNO_SUM] = sum_##type, [UNO_AVG] = sum_##type, [UNO_PROD] = prod_##type, [UNO_MAX] = max_##type,                  \
+     [UNO_MIN] = min_##type}
+#define COMPLEX_ROW(type) {[UNO_SUM] = sum_##type, [UNO_AVG] = sum_##type, [UNO_PROD] = prod_##type}
+
+const struct kernel_set PASTE(kernel_set_, KERNEL_ISA);
+const struct kernel_set PASTE(kernel_set_, KERNEL_ISA) = {
+    .isa = TEXT(KERNEL_ISA),
+    .usable = usable,
+    .stream = stream_copy,
+    .reduce = {
+        [UNO_INT8] = INT_ROW(i, 8), [UNO_UINT8] = INT_ROW(u, 8), [UNO_INT16] = INT_ROW(i, 16), [UNO_UINT16] = INT_ROW(u, 16),
+        [UNO_INT32] = INT_ROW(i, 32), [UNO_UINT32] = INT_ROW(u, 32), [UNO_INT64] = INT_ROW(i, 64),
+        [UNO_UINT64] = INT_ROW(u, 64),
+        [UNO_BOOL] = {[UNO_SUM] = or_bool, [UNO_MAX] = or_bool, [UNO_BOR] = or_bool, [UNO_PROD] = and_bool,
+                      [UNO_MIN] = and_bool, [UNO_BAND] = and_bool, [UNO_BXOR] = xor_bool},
+        [UNO_FLOAT16] = FLOAT_ROW(f16), [UNO_BFLOAT16] = FLOAT_ROW(bf16), [UNO_FLOAT8E4M3] = FLOAT_ROW(f8e4m3),
+        [UNO_FLOAT8E5M2] = FLOAT_ROW(f8e5m2), [UNO_FLOAT32] = FLOAT_ROW(f32), [UNO_FLOAT64] = FLOAT_ROW(f64),
+        [UNO_COMPLEX64] = COMPLEX_ROW(c64), [UNO_COMPLEX128] = COMPLEX_ROW(c128),
+    },
+    .narrow = {
+        [UNO_FLOAT16] = {widen_f16_n, narrow_f16_n}, [UNO_BFLOAT16] = {widen_bf16_n, narrow_bf16_n},
+        [UNO_FLOAT8E4M3] = {widen_f8e4m3_n, narrow_f8e4m3_n}, [UNO_FLOAT8E5M2] = {widen_f8e5m2_n, narrow_f8e5m2_n},
+    },
+};
