@@ -55,7 +55,11 @@ struct config_finding {
     char text[384];         /* a sentence: what it does here, or the nearest real name, or the legal values */
 };
 uno_err config_audit(struct config_finding **findings, size_t *count); /* caller frees *findings */
-/* Hash of all rows with `compare`, and the text "NAME=value\n..." of them, to exchange at join. */
+/* One line on stderr for each UNISONO_ variable that has no effect or is misspelt; call it on one rank a host. */
+void config_report(void);
+/* Set level, topics, label and file of the log from cfg. rank < 0: no label. UNO_ERR_CONFIG when the file cannot be opened. */
+uno_err config_log(const struct config *cfg, int rank);
+/* The text "NAME=value\n..." of all rows with `compare`, to exchange at join. */
 uno_err config_fingerprint(const struct config *cfg, struct text *out);
 
 #endif
