@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_hosts.c - starting agents: a fork on this host, the launcher command (ssh, or what --launcher says) for others. The secret
+ * travels inside the agent's standard input, never on a command line.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "output.h"
+#include "run_launch.h"
+
+extern char **environ;
+
+struct words {
+    char **word;
+    int n;
+};
+
+static bool words_add(struct words *w, const char *text, size_t len)
+{
+    char **p = realloc(w->word, ((size_t)w->n + 2) * sizeof *p);
+    if (!p)
+        return false;
+    w->word = p;
+    p[w->n] = strndup(text, len);
+    p[w->n + 1] = NULL;
+    return p[w->n++] != NULL;
+}
+
+static void words_free(struct words *w)
+{
+    for (int i = 0; i < w->n; i++)
+        free(w->word[i]);
+    free(w->word);
+}
+
+/* One word of the template with {host} replaced. */
+static bool add_filled(struct words *w, const char *text, size_t len, const char *host)
+{
+    char *buf = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&buf, &bytes);
+    if (!f)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (len - i >= 6 && strncmp(text + i, "{host}", 6) == 0) {
+            fputs(host, f);
+            i += 5;
+        } else if (text[i] != '\'' && text[i] != '"') {
+            fputc(text[i], f);
+        }
+    }
+    bool ok = fclose(f) == 0 && words_add(w, buf, bytes);
+    free(buf);
+    return ok;
+}
+
+/* Cut at blanks outside quotes. */
+static bool split_template(struct words *w, const char *template, const char *host)
+{
+    for (const char *p = template; *p;) {
+        while (*p == ' ' || *p == '\t')
+            p++;
+        const char *start = p;
+        for (char quote = 0; *p && (quote || (*p != ' ' && *p != '\t')); p++)
+            if (quote ? *p == quote : *p == '\'' || *p == '"')
+                quote = quote ? 0 : *p;
+        if (p > start && !add_filled(w, start, (size_t)(p - start), host))
+            return false;
+    }
+    return true;
+}
+
+static char *joined(const struct words *w)
+{
+    char *buf = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&buf, &bytes);
+    if (!f)
+        return NULL;
+    for (int i = 0; i < w->n; i++)
+        fprintf(f, "%s%s", i ? " " : "", w->word[i]);
+    fclose(f);
+    return buf;
+}
+
+static void own_path(char *buf, size_t bytes)
+{
+    ssize_t n = readlink("/proc/self/exe", buf, bytes - 1);
+    if (n <= 0)
+        n = snprintf(buf, bytes, "unisono");
+    buf[n] = 0;
+}
+
+static bool remote_command(const struct launcher *l, struct link *link, struct words *w)
+{
+    char path[4096], quoted[4400];
+    own_path(path, sizeof path);
+    const char *program = l->opt->agent_program ? l->opt->agent_program : path;
+    const char *host = link->host->name;
+    bool ok;
+    if (l->opt->launcher) {
+        ok = split_template(w, l->opt->launcher, host);
+        link->command = joined(w);
+        return ok && words_add(w, program, strlen(program)) && words_add(w, "run", 3) && words_add(w, "--agent", 7);
+    }
+    static const char *const ssh[] = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--"};
+    ok = true;
+    for (size_t i = 0; i < sizeof ssh / sizeof *ssh; i++)
+        ok = ok && words_add(w, ssh[i], strlen(ssh[i]));
+    /* A shell of the other host reads the command. */
+    if (strchr(program, '\''))
+        return false;
+    snprintf(quoted, sizeof quoted, "exec '%s' run --agent", program);
+    ok = ok && words_add(w, host, strlen(host));
+    link->command = joined(w);
+    return ok && words_add(w, quoted, strlen(quoted));
+}
+
+/* ---- the job description --------------------------------------------------------------------------------- */
+
+static bool travels(const char *entry)
+{
+    static const char *const begin[] = {"UNISONO_", "NCCL_", "RCCL_", "OMP_", "MKL_", "TORCH_", "PATH=", "LD_LIBRARY_PATH=",
+                                        "PYTHONPATH=", "VIRTUAL_ENV="};
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+        if (strncmp(entry, begin[i], strlen(begin[i])) == 0)
+            return true;
+    return false;
+}
+
+static bool add_env(struct run_job *job, const char *entry)
+{
+    char **p = realloc(job->env, ((size_t)job->nenv + 2) * sizeof *p);
+    if (!p)
+        return false;
+    job->env = p;
+    p[job->nenv] = strdup(entry);
+    p[job->nenv + 1] = NULL;
+    return p[job->nenv++] != NULL;
+}
+
+static bool fill_env(const struct launcher *l, struct run_job *job, bool local)
+{
+    bool ok = true;
+    for (char **e = environ; !local && *e; e++)
+        if (travels(*e))
+            ok = ok && add_env(job, *e);
+    for (int i = 0; i < l->opt->nenv; i++) {
+        const char *name = l->opt->env[i], *value = strchr(name, '=') ? NULL : getenv(name);
+        char *entry = NULL;
+        if (value && asprintf(&entry, "%s=%s", name, value) < 0)
+            return false;
+        if (entry || strchr(name, '='))
+            ok = ok && add_env(job, entry ? entry : name);
+        free(entry);
+    }
+    return ok;
+}
+
+static bool send_job(struct launcher *l, struct link *link, bool local)
+{
+    const struct run_options *opt = l->opt;
+    struct run_job job = {.size = opt->nranks, .first = link->host->first, .n = link->host->n, .nhosts = opt->nhosts,
+                          .bind = opt->bind, .show_bind = opt->show_bind, .port = opt->port, .host = link->host->name,
+                          .args = opt->args};
+    /* On a terminal a program should find a terminal; tagged or piped, whole lines matter more. */
+    job.direct_stdout = local && !opt->tag && isatty(1);
+    job.direct_stdin = local && !isatty(0);
+    while (opt->args[job.nargs])
+        job.nargs++;
+    job.cwd = local ? NULL : getcwd(NULL, 0);
+    size_t bytes = 0;
+    char *text = fill_env(l, &job, local) ? run_job_encode(&job, &bytes) : NULL;
+    if (text) {
+        wire_send(&link->wire, FRAME_SECRET, l->secret, RUN_SECRET_CHARS, NULL, 0);
+        wire_send(&link->wire, FRAME_JOB, text, bytes, NULL, 0);
+    }
+    for (int i = 0; i < job.nenv; i++)
+        free(job.env[i]);
+    free(job.env);
+    free(job.cwd);
+    free(text);
+    return text != NULL;
+}
+
+/* ---- processes ------------------------------------------------------------------------------------------------ */
+
+static _Noreturn void become_shell(char **argv, int in, int out, int err)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setpgid(0, 0); /* a terminal's SIGINT is ours to pass on */
+    dup2(in, 0);
+    dup2(out, 1);
+    dup2(err, 2);
+    execvp(argv[0], argv);
+    fprintf(stderr, "cannot start %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+static _Noreturn void become_agent(struct launcher *l, int i, int in, int out)
+{
+    setpgid(0, 0);
+    /* The launcher's ends of all pipes: an agent that held one would keep another from seeing the launcher's death. */
+    for (int k = 0; k < i; k++) {
+        close(l->links[k].wire.in);
+        close(l->links[k].wire.out);
+        if (l->links[k].err_fd >= 0)
+            close(l->links[k].err_fd);
+    }
+    close(l->signal_fd);
+    int status = agent_run(in, out);
+    _exit(status);
+}
+
+static bool is_here(const struct launcher *l, const char *host)
+{
+    char name[256] = "";
+    if (!l->opt->remote)
+        return true;
+    gethostname(name, sizeof name - 1);
+    return !l->opt->launcher && (strcmp(host, "localhost") == 0 || strcmp(host, name) == 0);
+}
+
+static void close_pair(int pair[2])
+{
+    if (pair[0] >= 0)
+        close(pair[0]);
+    if (pair[1] >= 0)
+        close(pair[1]);
+}
+
+int link_start(struct launcher *l, int i)
+{
+    struct link *link = &l->links[i];
+    struct words argv = {0};
+    bool local = is_here(l, link->host->name);
+    int down[2] = {-1, -1}, up[2] = {-1, -1}, err[2] = {-1, -1};
+    if (!local && !remote_command(l, link, &argv)) {
+        words_free(&argv);
+        return out_error("run", "cannot make the command for host %s: no memory, or a quote in the path of unisono", link->host->name);
+    }
+    if (pipe2(down, O_CLOEXEC) != 0 || pipe2(up, O_CLOEXEC) != 0 || (!local && pipe2(err, O_CLOEXEC) != 0))
+        link->pid = -1;
+    else
+        link->pid = fork();
+    if (link->pid == 0) {
+        if (!local)
+            become_shell(argv.word, down[0], up[1], err[1]);
+        close(down[1]);
+        close(up[0]);
+        become_agent(l, i, down[0], up[1]);
+    }
+    words_free(&argv);
+    if (link->pid < 0) {
+        int saved = errno;
+        close_pair(down);
+        close_pair(up);
+        close_pair(err);
+        return out_error("run", "cannot start a process for host %s: %s", link->host->name, strerror(saved));
+    }
+    close(down[0]);
+    close(up[1]);
+    if (!local) {
+        close(err[1]);
+        link->err_fd = err[0];
+        fcntl(err[0], F_SETFL, O_NONBLOCK);
+    }
+    link->synced = local;
+    wire_init(&link->wire, up[0], down[1]);
+    return send_job(l, link, local) ? 0 : out_error("run", "no memory for the job description");
+}
+
+void link_free(struct link *link)
+{
+    wire_close(&link->wire);
+    if (link->err_fd >= 0)
+        close(link->err_fd);
+    free(link->err_lines.part);
+    free(link->command);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_report.c - what the launcher says when something ended: who, where, how, what it last wrote, and what happens now. */
+#include "run_launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define TAIL_LINES 8
+
+void report(struct launcher *l, const char *fmt, ...)
+{
+    va_list ap;
+    char *text = NULL;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    sink_printf(&l->err, "unisono run: %s\n", text);
+    free(text);
+}
+
+static int status_of(enum run_end end, int value)
+{
+    if (end == END_STATUS)
+        return value;
+    if (end == END_SIGNAL)
+        return 128 + value;
+    return end == END_EXEC && value == ENOENT ? 127 : 126;
+}
+
+static void describe_end(char *buf, size_t bytes, enum run_end end, int value)
+{
+    if (end == END_STATUS) {
+        snprintf(buf, bytes, "exited with status %d", value);
+        return;
+    }
+    const char *name = sigabbrev_np(value);
+    snprintf(buf, bytes, "was killed by signal %d (SIG%s%s)", value, name ? name : "?",
+             value == SIGKILL ? "; if nobody sent it, the kernel was out of memory, see dmesg" : "");
+}
+
+static void describe_rest(const struct launcher *l, char *buf, size_t bytes)
+{
+    int others = 0;
+    for (int i = 0; i < l->opt->nranks; i++)
+        others += !l->ranks[i].ended;
+    if (others == 0)
+        snprintf(buf, bytes, "no other rank was running");
+    else if (l->opt->keep_going)
+        snprintf(buf, bytes, "the other %d go on", others);
+    else
+        snprintf(buf, bytes, "ending the other %d", others);
+}
+
+static void report_start(struct launcher *l, int rank, enum run_end end, int error)
+{
+    const struct rank *r = &l->ranks[rank];
+    const char *program = l->opt->args[0];
+    if (end == END_CHDIR)
+        report(l, "rank %d cannot be started: host %s does not have the directory from which unisono was started: %s", rank,
+               r->link->host->name, strerror(error));
+    else if (error == ENOENT)
+        report(l, "\"%s\" cannot be started on host %s: %s", program, r->link->host->name,
+               strchr(program, '/') ? "there is no such file, or its interpreter is missing" : "no such program in PATH");
+    else
+        report(l, "\"%s\" cannot be started on host %s: %s", program, r->link->host->name, strerror(error));
+}
+
+void report_rank_end(struct launcher *l, int rank, enum run_end end, int value)
+{
+    struct rank *r = &l->ranks[rank];
+    int status = status_of(end, value);
+    if (status == 0 || (l->ending && l->failed))
+        return;
+    if (l->told) { /* people ended the job; how each rank took it is no news */
+        l->status = 128 + l->told;
+        return;
+    }
+    if (!l->failed)
+        l->status = status;
+    l->failed = true;
+    if (end == END_EXEC || end == END_CHDIR) {
+        report_start(l, rank, end, value);
+        return;
+    }
+    char what[120], rest[80];
+    describe_end(what, sizeof what, end, value);
+    describe_rest(l, rest, sizeof rest);
+    report(l, "rank %d (host %s, pid %d) %s after %.1f s; %s.%s", rank, r->link->host->name, (int)r->pid, what, run_now() - l->start,
+           rest, r->tail.total ? " Its last lines on stderr:" : " It wrote nothing on stderr.");
+    tail_show(&r->tail, &l->err, "  | ", TAIL_LINES);
+}
+
+void report_lost(struct launcher *l, struct link *link)
+{
+    char how[80];
+    if (WIFSIGNALED(link->status))
+        snprintf(how, sizeof how, "was killed by signal %d (SIG%s)", WTERMSIG(link->status), sigabbrev_np(WTERMSIG(link->status)));
+    else
+        snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(link->status));
+    bool first = !l->failed;
+    l->failed = true;
+    if (!first || l->told)
+        return;
+    l->status = 2;
+    if (!link->command)
+        report(l, "the agent of this host %s; its ranks are gone with it, ending the job", how);
+    else if (link->synced)
+        report(l, "host %s was lost: `%s` %s; ending the job", link->host->name, link->command, how);
+    else
+        report(l, "host %s could not be reached, or unisono could not be started there: `%s` %s; try that command by hand%s",
+               link->host->name, link->command, how, link->err_tail.total ? ". It said:" : "");
+    if (link->command && !link->synced)
+        tail_show(&link->err_tail, &l->err, "  | ", TAIL_LINES);
+}
