@@ -25,6 +25,12 @@ struct boot_place {
     char where[128];             /* "torchrun, master 10.0.0.1:29500" for messages */
 };
 
+/* What `unisono run` gives each rank (cli/run_team.c): UNISONO_RANK, UNISONO_SIZE, UNISONO_LOCAL_RANK, UNISONO_LOCAL_SIZE,
+ * UNISONO_HOST, UNISONO_ADDR = "ip:port" of rank 0 as reachable from there, UNISONO_SECRET_FD = an own sealed memfd with the
+ * secret as 64 hexadecimal characters (read with pread from 0, leave it open), and to rank 0 alone UNISONO_LISTEN_FD = the
+ * socket that already listens (all addresses, close-on-exec off) at UNISONO_ADDR's port: serve on it instead of binding. Other
+ * hosts may have tried it: connections that close without a word are normal. */
+
 /* One row per source, tried in this order; the first whose detect() says yes is used:
  * unisono run, UNISONO_RANK/SIZE + ADDR or FILE, torchrun (RANK WORLD_SIZE MASTER_ADDR MASTER_PORT), PMIx (feature),
  * Open MPI (OMPI_COMM_WORLD_*), MPICH/Hydra (PMI_*), Slurm (SLURM_PROCID SLURM_NTASKS SLURM_STEP_NODELIST). */
