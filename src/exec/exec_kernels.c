@@ -11,6 +11,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -325,8 +326,8 @@ PLAIN_KERNEL(xor_bool, uint8_t, XOR_BOOL, TRUTH)
 /* Floats. min and max: NaN wins over everything, otherwise the earlier operand on a tie, also between -0 and +0. */
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
-#define MAX_FLOAT(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a))
-#define MIN_FLOAT(a, b) (((b) < (a)) | ((b) != (b)) ? (b) : (a))
+#define MAX_FLOAT(a, b) ((((b) > (a)) | ((b) != (b))) ? (b) : (a))
+#define MIN_FLOAT(a, b) ((((b) < (a)) | ((b) != (b))) ? (b) : (a))
 #define DIV_F32(x, n) ((x) / (float)(n))
 #define DIV_F64(x, n) ((x) / (double)(n))
 #define FLOAT_KERNELS(type, T, canonical, div)                                                                          \
@@ -419,15 +420,16 @@ NARROW_KERNELS(f8e5m2, uint8_t)
 
 static bool usable(void)
 {
+#if defined(__AVX2__)
+    unsigned a, b, c = 0, d; /* clang knows no "f16c" in __builtin_cpu_supports */
+    if (!__builtin_cpu_supports("avx2") || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
+        return false;
+#endif
 #if defined(__AVX512F__)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-#elif defined(__AVX2__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-#else
-    return true;
+           __builtin_cpu_supports("avx512dq");
 #endif
+    return true;
 }
 
 #define INT_ROW(sign, bits)                                                                                             \
