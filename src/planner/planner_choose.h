@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* planner_choose.h - inside the planner: what choosing and explaining share. */
+#ifndef UNO_PLANNER_CHOOSE_H
+#define UNO_PLANNER_CHOOSE_H
+
+#include "planner_cost.h"
+
+struct planner_kept {          /* one plan, made once */
+    int algo, channels, root;  /* algo: index in planner_algos */
+    uno_coll coll;
+    struct plan *plan;         /* NULL: does not fit these ranks */
+    struct plan_load load;
+    bool proved;
+};
+
+struct planner {
+    struct planner_settings settings;  /* algo and host_of are own copies */
+    uint32_t allowed[UNO_COLL_COUNT];  /* bits of planner_algos */
+    bool named[UNO_COLL_COUNT];        /* the setting names this collective */
+    struct planner_kept **kept;
+    size_t nkept, cap;
+};
+
+struct planner_candidate {
+    struct planner_kept *kept;
+    int algo, channels, shift, k;
+    uint32_t tile_bytes;
+    uint64_t cost_ps;
+};
+
+#define PLANNER_CANDIDATES 24
+struct planner_candidates {
+    struct planner_candidate c[PLANNER_CANDIDATES];
+    int count, best;
+    bool small;      /* the best runs on the small target */
+    bool set_aside;  /* the setting's list left none and was not followed */
+};
+
+uno_coll planner_plain(uno_coll coll); /* the plain collective of a V form */
+uno_err planner_propose(struct planner *p, const struct request *req, struct planner_candidates *list);
+/* Bytes that one rank contributes. */
+uint64_t planner_payload(const struct planner *p, const struct request *req);
+/* Proved when the library was made (planner_proved.c); then sets plan->copies_only. */
+bool planner_is_proved(struct plan *plan);
+
+#endif

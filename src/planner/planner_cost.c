@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * planner_cost.c - the planner's closed form: a plan's load is counted once from its programs, and a request then costs
+ *
+ *     the longest way of the first tile + (tiles - 1) x the work of the busiest rank, host or link.
+ *
+ * Above COST_SAMPLE ranks a sample of programs stands for all, so that the count stays linear in the ranks.
+ */
+#include "planner_cost.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COST_SAMPLE 32
+#define SWITCH_PS 1500000u /* a hand-over that needs the scheduler because ranks share a processor */
+
+/* First values of the slot sizes (design section 2). */
+#define SLOTS_K 2
+#define TILE_LEAST 4096u
+#define TILE_MOST 262144u
+#define TILES_A_CHUNK 4
+
+struct work { uint64_t firings, copies, reduces, out, in; };
+
+static void add_step(const struct plan *plan, const struct plan_prog *prog, const struct plan_step *s, struct work *w)
+{
+    const struct plan_op_info *op = &plan_ops[s->op];
+    uint64_t count = (uint64_t)s->count;
+    const int *host_of = plan->host_of;
+    w->firings += count;
+    w->copies += count * (op->sends || (op->writes_dst && !op->receives));
+    if (op->reduces)
+        w->reduces += count * (uint64_t)MAX(1, s->nrecv);
+    else
+        w->copies += count * op->receives;
+    if (s->send >= 0 && !prog->sends[s->send].group && host_of[prog->sends[s->send].peer] != host_of[prog->rank])
+        w->out += count;
+    for (int i = 0; i < s->nrecv; i++)
+        w->in += count * (host_of[prog->recvs[prog->recv_list[s->recv + i]].peer] != host_of[prog->rank]);
+}
+
+/* Ranks whose programs are read: all, or a sample with both ends and the root. */
+static bool sampled(const struct plan *plan, int rank)
+{
+    int n = plan->nranks;
+    return n <= COST_SAMPLE || rank == 0 || rank == n - 1 || rank == plan->root ||
+           rank * (int64_t)COST_SAMPLE % n < COST_SAMPLE;
+}
+
+static uint64_t log2_up(uint64_t n)
+{
+    uint64_t bits = 0;
+    while (1ull << bits < n)
+        bits++;
+    return bits;
+}
+
+/* How many messages follow each other, and how many of them pass between hosts. */
+static void count_hops(const struct plan *plan, int hosts, struct plan_load *load)
+{
+    uint64_t n = (uint64_t)plan->nranks, deep = log2_up(n), hops = 1, net;
+    const char *algo = plan->params.algo;
+    bool twice = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER;
+    load->relays = 0;
+    if (strcmp(algo, "ring") == 0) {
+        hops = (n - 1) * (twice ? 2 : 1);
+        if (plan->coll == UNO_BROADCAST || plan->coll == UNO_REDUCE)
+            load->relays = hops;
+    } else if (strcmp(algo, "tree") == 0) {
+        hops = deep * (twice ? 2 : 1);
+        load->relays = 2 * hops;
+    } else if (strcmp(algo, "hd") == 0) {
+        hops = deep * (plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER || plan->coll == UNO_BARRIER ? 1 : 2);
+    } else if (strcmp(algo, "flat2") == 0) {
+        hops = 2;
+    } else if (strcmp(algo, "two_level") == 0) {
+        hops = twice ? 4 : 3;
+    }
+    if (n == 1)
+        hops = 0;
+    net = hosts > 1 ? hops : 0;
+    if (hosts > 1 && strcmp(algo, "two_level") == 0)
+        net = twice ? 2 : 1;
+    if (hosts > 1 && strcmp(algo, "ring") == 0) {
+        uint64_t crossings = 0;
+        for (uint64_t r = 0; r < n; r++)
+            crossings += plan->host_of[r] != plan->host_of[(r + 1) % n];
+        net = hops * crossings / n;
+    }
+    load->hops_net = net;
+    load->hops_shm = hops - net;
+}
+
+uno_err planner_load(const struct plan *plan, struct plan_load *load)
+{
+    int n = plan->nranks, hosts = 0;
+    *load = (struct plan_load){0};
+    for (int r = 0; r < n; r++)
+        hosts = MAX(hosts, plan->host_of[r] + 1);
+    struct host { struct work w; uint64_t ranks, seen; } *host = mem_array((size_t)hosts, sizeof *host);
+    if (!host)
+        return UNO_ERR_MEMORY;
+    uno_err err = UNO_OK;
+    for (int r = 0; r < n && err == UNO_OK; r++) {
+        struct host *h = &host[plan->host_of[r]];
+        h->ranks++;
+        if (!sampled(plan, r))
+            continue;
+        struct plan_prog prog;
+        err = plan_rank(plan, r, &prog);
+        if (err != UNO_OK)
+            break;
+        struct work w = {0};
+        for (int i = 0; i < prog.nsteps; i++)
+            add_step(plan, &prog, &prog.steps[i], &w);
+        load->connections = MAX(load->connections, (uint64_t)prog.nsends);
+        plan_prog_free(&prog);
+        load->rank_firings = MAX(load->rank_firings, w.firings);
+        load->rank_copies = MAX(load->rank_copies, w.copies);
+        load->rank_reduces = MAX(load->rank_reduces, w.reduces);
+        h->seen++;
+        h->w = (struct work){h->w.firings + w.firings, h->w.copies + w.copies, h->w.reduces + w.reduces, h->w.out + w.out,
+                             h->w.in + w.in};
+    }
+    for (int i = 0; i < hosts && err == UNO_OK; i++) {
+        const struct host *h = &host[i];
+        load->host_ranks = MAX(load->host_ranks, h->ranks);
+        if (h->seen == 0)
+            continue;
+        load->host_firings = MAX(load->host_firings, h->w.firings * h->ranks / h->seen);
+        load->host_copies = MAX(load->host_copies, h->w.copies * h->ranks / h->seen);
+        load->host_reduces = MAX(load->host_reduces, h->w.reduces * h->ranks / h->seen);
+        load->host_out = MAX(load->host_out, h->w.out * h->ranks / h->seen);
+        load->host_in = MAX(load->host_in, h->w.in * h->ranks / h->seen);
+    }
+    free(host);
+    if (err == UNO_OK)
+        count_hops(plan, hosts, load);
+    return err;
+}
+
+/* a * b / 1024 without overflow before the division; saturates far beyond any real time. */
+static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
+{
+    unsigned __int128 v = (unsigned __int128)ps_per_kb * bytes / 1024;
+    return v > UINT64_MAX / 4096 ? UINT64_MAX / 4096 : (uint64_t)v;
+}
+
+static uint64_t work_ps(const struct topo_costs *c, uint64_t firings, uint64_t copies, uint64_t reduces, uint64_t bytes)
+{
+    return firings * c->step_ps + copies * times_kb(c->shm_ps_per_kb, bytes) / 2 +
+           reduces * times_kb(c->reduce_ps_per_kb, bytes);
+}
+
+uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, uint64_t tile_bytes, uint64_t tiles)
+{
+    uint64_t processors = MAX(1, c->processors);
+    uint64_t rank = work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
+    uint64_t host = work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
+    uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
+    uint64_t busiest = MAX(MAX(rank, host / processors), link);
+    uint64_t shm_hop = c->shm_latency_ps;
+    if (l->host_ranks > processors)
+        shm_hop += SWITCH_PS * (l->host_ranks - processors) / processors;
+    uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
+    if (l->hops_net)
+        relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
+    uint64_t way = l->hops_shm * shm_hop + l->hops_net * c->net_latency_ps + MAX(busiest, l->relays * relay);
+    unsigned __int128 all = (unsigned __int128)busiest * (tiles - 1) + way;
+    return all > UINT64_MAX ? UINT64_MAX : (uint64_t)all;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------- */
+
+static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) / unit * unit; }
+
+/* Largest power of two from `least` that is at most `limit`; `least` if none is. */
+static uint64_t power_below(uint64_t limit, uint64_t least)
+{
+    uint64_t v = least;
+    while (v <= limit / 2)
+        v *= 2;
+    return v;
+}
+
+void planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes, int *k,
+                   uint32_t *tile_bytes)
+{
+    uint64_t connections = MAX(1, load->connections);
+    uint64_t share = settings->memory_limit / connections; /* of slots, for one connection */
+    *k = SLOTS_K;
+    uint64_t most = MAX(64, share / SLOTS_K), tile;
+    if (settings->buffsize) {
+        tile = MIN(settings->buffsize / SLOTS_K, most);
+        tile = MIN(tile, 1u << 30);
+        tile = tile >= 4096 ? tile / 4096 * 4096 : MAX(64, tile / 64 * 64);
+    } else {
+        tile = power_below(MIN(most, TILE_MOST), 64);
+        if (chunk_bytes >= TILE_LEAST * TILES_A_CHUNK)
+            tile = MIN(tile, power_below(chunk_bytes / TILES_A_CHUNK, TILE_LEAST));
+    }
+    uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
+    *tile_bytes = (uint32_t)MIN(tile, whole);
+}

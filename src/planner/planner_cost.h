@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * planner_cost.h - inside the planner: what one plan costs for one request, in closed form, and its slots. Integers only,
+ * so that every rank computes the same.
+ */
+#ifndef UNO_PLANNER_COST_H
+#define UNO_PLANNER_COST_H
+
+#include "planner.h"
+
+/* What a plan asks of its ranks for one tile. Byte work is counted in chunks: "copies" are passes of one side over a slot
+ * (or of a plain copy), "reduces" are operands reduced. */
+struct plan_load {
+    uint64_t rank_firings, rank_copies, rank_reduces; /* of the busiest rank */
+    uint64_t host_firings, host_copies, host_reduces; /* summed over a host's ranks, the busiest host */
+    uint64_t host_out, host_in;                       /* chunks that leave or enter a host */
+    uint64_t host_ranks;                              /* on the fullest host */
+    uint64_t hops_shm, hops_net;                      /* messages that follow each other on the longest way */
+    uint64_t relays;                                  /* chunk firings that follow each other on it, on several ranks */
+    uint64_t connections;                             /* sending, of the rank that has most */
+};
+uno_err planner_load(const struct plan *plan, struct plan_load *load);
+
+/* Predicted time of `tiles` tiles of `tile_bytes` a chunk. */
+uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, uint64_t tile_bytes, uint64_t tiles);
+
+/* Slots: bytes of the longest chunk -> slots a connection and tile bytes. */
+void planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes, int *k,
+                   uint32_t *tile_bytes);
+
+#endif
