@@ -3,7 +3,7 @@
  * plan_build.c - writes one rank's program step by step. Used by generators and by the readers of text forms.
  * The first failed allocation is remembered; later calls then do nothing and build_end returns it.
  */
-#include "plan.h"
+#include "plan_text.h"
 
 void build_begin(struct plan_build *b, const struct plan *plan, int rank, struct plan_prog *prog)
 {
@@ -64,14 +64,12 @@ int build_recv_group(struct plan_build *b, int peer)
     return find_or_add(b, &b->prog->recvs, &b->cap_recvs, &b->prog->nrecvs, end);
 }
 
-/* The shape that the operands give: of what is written if that is in `in` or `out`, else of what is read. */
-static int derived_shape(const struct plan_build *b, const struct plan_step *s)
+int plan_derived_shape(const struct plan *plan, int rank, const struct plan_step *s)
 {
-    int rank = b->prog->rank;
     if (plan_ops[s->op].writes_dst && (s->dst_buf == PLAN_IN || s->dst_buf == PLAN_OUT))
-        return plan_chunk_shape(b->plan, rank, s->dst_buf, s->dst);
+        return plan_chunk_shape(plan, rank, s->dst_buf, s->dst);
     if (s->src_buf == PLAN_IN || s->src_buf == PLAN_OUT)
-        return plan_chunk_shape(b->plan, rank, s->src_buf, s->src);
+        return plan_chunk_shape(plan, rank, s->src_buf, s->src);
     return 0;
 }
 
@@ -86,7 +84,7 @@ int build_step(struct plan_build *b, enum plan_op op, enum plan_buf src_buf, int
     struct plan_step *s = &p->steps[p->nsteps++];
     *s = (struct plan_step){.op = (uint8_t)op, .src_buf = (uint8_t)src_buf, .dst_buf = (uint8_t)dst_buf, .src = src,
                             .dst = dst, .count = count, .send = -1, .recv = p->nrecv_list, .dep = p->ndeps};
-    s->shape = derived_shape(b, s);
+    s->shape = plan_derived_shape(b->plan, p->rank, s);
     return p->lanes[p->nlanes - 1].nsteps++;
 }
 
