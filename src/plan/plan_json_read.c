@@ -113,7 +113,7 @@ static uno_err read_op(const struct reader *r, const json_t *step, int *op)
 static uno_err read_operand(const struct reader *r, const json_t *step, const char *key, bool used, const char *op,
                             int64_t shift, enum plan_buf *buf, int *chunk)
 {
-    const json_t *v = json_object_get(step, key), *name, *number;
+    const json_t *v = json_object_get(step, key), *name = NULL, *number = NULL;
     *buf = PLAN_NONE;
     *chunk = 0;
     if (!v != !used)
@@ -127,7 +127,7 @@ static uno_err read_operand(const struct reader *r, const json_t *step, const ch
     if (*buf == PLAN_NONE)
         return bad(r, "unknown buffer \"%.40s\" in %s; legal are in, out, scratch",
                    json_is_string(name) ? json_string_value(name) : "?", key);
-    int base;
+    int base = 0;
     TRY(int_value(r, number, key, 0, PLAN_MAX_CHUNKS - 1, &base));
     if (base + shift < 0 || base + shift >= PLAN_MAX_CHUNKS)
         return bad(r, "repeated, %s reaches chunk %lld; legal are 0 to %d", key, (long long)(base + shift), PLAN_MAX_CHUNKS - 1);
@@ -138,8 +138,8 @@ static uno_err read_operand(const struct reader *r, const json_t *step, const ch
 /* [peer, channel] or [peer, "group"]. */
 static uno_err read_source(struct reader *r, const json_t *v, int *conn)
 {
-    const json_t *peer_value, *channel_value;
-    int peer, channel;
+    const json_t *peer_value = NULL, *channel_value = NULL;
+    int peer = 0, channel = 0;
     TRY(pair_value(r, v, "an element of recv", "[rank, channel] or [rank, \"group\"]", &peer_value, &channel_value));
     TRY(int_value(r, peer_value, "recv rank", 0, r->plan->nranks - 1, &peer));
     if (json_is_string(channel_value) && strcmp(json_string_value(channel_value), "group") == 0) {
@@ -163,7 +163,7 @@ static uno_err read_recv(struct reader *r, const json_t *step, const struct plan
     if (!json_is_array(list) || n == 0 || (n > 1 && !op->reduces))
         return bad(r, op->reduces ? "recv must be a list of one or more connections" : "recv must be a list of one connection");
     for (size_t i = 0; i < n; i++) {
-        int conn;
+        int conn = -1;
         TRY(read_source(r, json_array_get(list, i), &conn));
         build_on_recv(&r->build, conn);
     }
@@ -177,8 +177,8 @@ static uno_err read_recv(struct reader *r, const json_t *step, const struct plan
 
 static uno_err read_send(struct reader *r, const json_t *step, const struct plan_op_info *op)
 {
-    const json_t *v = json_object_get(step, "send"), *peer_value, *channel_value;
-    int peer, channel;
+    const json_t *v = json_object_get(step, "send"), *peer_value = NULL, *channel_value = NULL;
+    int peer = 0, channel = 0;
     if (!v != !op->sends)
         return bad(r, op->sends ? "%s needs \"send\"" : "%s has no use for \"send\"", op->name);
     if (!v)
@@ -202,8 +202,8 @@ static uno_err read_waits(struct reader *r, const json_t *step, int64_t step_shi
     if (list && !json_is_array(list))
         return bad(r, "wait must be a list of [lane, step]");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *lane_value, *step_value;
-        int lane, number;
+        const json_t *lane_value = NULL, *step_value = NULL;
+        int lane = 0, number = 0;
         TRY(pair_value(r, json_array_get(list, i), "an element of wait", "[lane, step]", &lane_value, &step_value));
         TRY(int_value(r, lane_value, "wait lane", 0, PLAN_MAX_LANES - 1, &lane));
         TRY(int_value(r, step_value, "wait step", 0, PLAN_MAX_STEPS - 1, &number));
@@ -222,8 +222,8 @@ static uno_err read_step(struct reader *r, const json_t *step, int64_t chunk_shi
     TRY(check_keys(r, step, keys, ARRAY_LEN(keys)));
     if (++r->steps_total > PLAN_MAX_STEPS)
         return bad(r, "more than %d steps in all", PLAN_MAX_STEPS);
-    int op, src, dst, count = 1, shape = -1;
-    enum plan_buf src_buf, dst_buf;
+    int op = PLAN_NOP, src = 0, dst = 0, count = 1, shape = -1;
+    enum plan_buf src_buf = PLAN_NONE, dst_buf = PLAN_NONE;
     TRY(read_op(r, step, &op));
     const struct plan_op_info *info = &plan_ops[op];
     TRY(read_operand(r, step, "src", info->reads_src, info->name, chunk_shift, &src_buf, &src));

@@ -201,6 +201,8 @@ static void begin_tb(struct reader *r, const XML_Char **atts)
         bad(r, "tb %d of gpu %d is there twice", r->tb, r->prog->rank);
     else
         r->lane_of[r->tb] = build_lane(&r->build);
+    if (r->err == UNO_OK)
+        r->err = r->build.err;
 }
 
 /* ---- <step> -------------------------------------------------------------------------------------- */
