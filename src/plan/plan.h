@@ -206,7 +206,7 @@ struct plan_link {            /* a connection with its messages of one tile, whi
 struct plan_graph {
     const struct plan *plan;
     struct plan_prog *progs;      /* nranks */
-    bool owns_progs;
+    bool owns_progs, shapes;
     int nnodes, nlanes, nlinks, nmessages, nsteps;
     struct plan_node *nodes;
     struct plan_graph_lane *lanes;
@@ -224,8 +224,9 @@ struct plan_fault {
     int rank, lane, step; /* step within its lane; -1 where it does not apply */
     char reason[400];
 };
-/* UNO_ERR_PLAN with *fault filled (and as the sentence) when the programs do not fit together. Free in every case. */
-uno_err plan_graph_make(const struct plan *plan, struct plan_graph *graph, struct plan_fault *fault);
+/* UNO_ERR_PLAN with *fault filled (and as the sentence) when the programs do not fit together. Free in every case.
+ * shapes = false: do not look at shapes (imports before verify_label_shapes). */
+uno_err plan_graph_make(const struct plan *plan, bool shapes, struct plan_graph *graph, struct plan_fault *fault);
 void plan_graph_free(struct plan_graph *graph);
 /* Sort topologically with k slots a connection into order (nnodes entries). *sorted < nnodes: there is a cycle. */
 uno_err plan_graph_order(const struct plan_graph *graph, int k, int32_t *order, int *sorted);

@@ -86,6 +86,7 @@ struct check {
     const struct plan *plan;
     const struct plan_prog *prog;
     int rank, lane, step;
+    bool shapes;
     struct plan_fault *fault;
 };
 
@@ -108,7 +109,7 @@ static uno_err check_operand(const struct check *c, const char *what, int buf, i
     int chunks = buf == PLAN_SCRATCH ? c->prog->scratch_chunks : plan_buf_chunks(c->plan, (enum plan_buf)buf);
     if (!slice_ok(chunk, s->count, chunks))
         return REFUSE(c, "uses chunks %d to %lld of %s, which has %d", chunk, (long long)chunk + s->count - 1, names[buf], chunks);
-    if (buf == PLAN_SCRATCH)
+    if (buf == PLAN_SCRATCH || !c->shapes)
         return UNO_OK;
     for (int i = 0; i < s->count; i++) {
         int shape = plan_chunk_shape(c->plan, c->rank, (enum plan_buf)buf, chunk + i);
@@ -160,7 +161,7 @@ static uno_err check_step(const struct check *c, const struct plan_step *s)
     bool nop = s->op == PLAN_NOP;
     if (s->count < 1 || (nop && s->count != 1))
         return REFUSE(c, "%s fires %d times", op->name, s->count);
-    if (!nop && !slice_ok(s->shape, s->count, plan_shapes(c->plan)))
+    if (!nop && c->shapes && !slice_ok(s->shape, s->count, plan_shapes(c->plan)))
         return REFUSE(c, "handles shapes %d to %lld, but there are %d", s->shape, (long long)s->shape + s->count - 1,
                       plan_shapes(c->plan));
     TRY(check_ends(c, s));
@@ -190,9 +191,11 @@ static uno_err check_conns(struct check *c, const struct plan_conn *conns, int n
     return UNO_OK;
 }
 
-uno_err plan_check_prog(const struct plan *plan, int rank, const struct plan_prog *p, struct plan_fault *fault)
+uno_err plan_check_prog(const struct plan *plan, int rank, const struct plan_prog *p, bool shapes, struct plan_fault *fault)
 {
-    struct check c = {.plan = plan, .prog = p, .rank = rank, .lane = -1, .step = -1, .fault = fault};
+    if (plan->root < 0 || plan->root >= plan->nranks)
+        return plan_fault_set(fault, PLAN_FAULT_BOUNDS, rank, -1, -1, "the root %d is not a rank", plan->root);
+    struct check c = {.plan = plan, .prog = p, .rank = rank, .lane = -1, .step = -1, .shapes = shapes, .fault = fault};
     if (p->scratch_chunks < 0 || p->scratch_chunks > 1 << 24)
         return REFUSE(&c, "has %d scratch chunks", p->scratch_chunks);
     TRY(check_conns(&c, p->sends, p->nsends, true));

@@ -13,6 +13,6 @@ uno_err plan_fault_set(struct plan_fault *fault, enum plan_fault_kind kind, int 
 uno_err plan_fault_at(const struct plan_graph *g, int node, struct plan_fault *fault, enum plan_fault_kind kind,
                       const char *fmt, ...) UNO_PRINTF(5, 6);
 /* Every index of the program is inside its range, and steps are what their opcodes say. */
-uno_err plan_check_prog(const struct plan *plan, int rank, const struct plan_prog *prog, struct plan_fault *fault);
+uno_err plan_check_prog(const struct plan *plan, int rank, const struct plan_prog *prog, bool shapes, struct plan_fault *fault);
 
 #endif

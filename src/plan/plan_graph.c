@@ -83,7 +83,8 @@ static uno_err allocate(struct plan_graph *g)
     g->step_node = ints((size_t)g->nsteps + 1);
     g->waiter0 = ints((size_t)g->nsteps + 1);
     g->waiters = ints(nwaits);
-    bool all = g->nodes && g->lanes && g->links && g->sender && g->link_of && g->in_list && g->step_node && g->waiter0 && g->waiters;
+    bool all = g->nodes && g->lanes && g->links && g->sender && g->link_of && g->in_list && g->step_node &&
+               g->waiter0 && g->waiters;
     return all ? UNO_OK : UNO_ERR_MEMORY;
 }
 
@@ -279,7 +280,7 @@ static uno_err take(struct plan_graph *g, int node, int recv, int slot, struct r
     g->in_list[slot] = message;
     g->reader_list[rd->link->reader0 + rd->taken++ * rd->link->readers + rd->index] = node;
     int sender = g->sender[message];
-    if (plan_class(g->plan, g->nodes[sender].shape) != plan_class(g->plan, g->nodes[node].shape)) {
+    if (g->shapes && plan_class(g->plan, g->nodes[sender].shape) != plan_class(g->plan, g->nodes[node].shape)) {
         char who[160];
         return plan_fault_at(g, node, fault, PLAN_FAULT_CONNECTION,
                              "receives a chunk of shape %d, but what comes from %s has shape %d: the lengths may differ",
@@ -383,13 +384,13 @@ static void collect_waiters(struct plan_graph *g)
     g->waiter0[g->nsteps] = total;
 }
 
-uno_err plan_graph_make(const struct plan *plan, struct plan_graph *g, struct plan_fault *fault)
+uno_err plan_graph_make(const struct plan *plan, bool shapes, struct plan_graph *g, struct plan_fault *fault)
 {
-    *g = (struct plan_graph){.plan = plan};
+    *g = (struct plan_graph){.plan = plan, .shapes = shapes};
     *fault = (struct plan_fault){.rank = -1, .lane = -1, .step = -1};
     TRY(load_progs(g));
     for (int r = 0; r < plan->nranks; r++)
-        TRY(plan_check_prog(plan, r, &g->progs[r], fault));
+        TRY(plan_check_prog(plan, r, &g->progs[r], shapes, fault));
     TRY(allocate(g));
     lay_out_lanes(g);
     TRY(collect_links(g, fault));

@@ -2,10 +2,26 @@
 /*
  * verify.h - plan -> yes, or the step that is wrong and why. Pure; knows neither sockets nor clocks.
  *
- * Checks: every output element holds each contribution exactly once and nothing else (symbolic execution of one tile);
- * no step reads what another may still write, also when slots carry lent memory; connections match in number, order and
- * size; bounds; freedom from deadlock with k slots a connection, by one topological sort over program order, waits,
- * message edges and credit edges (release of message n-k by all readers -> n-th send).
+ * Checks, on the firing graph of one tile (plan.h): bounds; connections match in number, order and size; freedom from
+ * deadlock with k slots a connection, by one topological sort over program order, waits, message edges and credit edges
+ * (release of message n-k by all readers -> n-th send); no step reads or writes what another may be writing, also when
+ * slots carry lent memory; every output element holds each contribution exactly once and nothing else (symbolic
+ * execution); the flags that tell exec where contributions enter and reductions are finished.
+ *
+ * Why one tile is enough. Every connection is empty at the end of a tile, so "tile by tile, in this order" is a schedule
+ * of any number of tiles and operations, and a Kahn network that can finish under one schedule finishes under all. Tiles
+ * never share elements of in and out, and scratch is used again only when its tile is finished, so races are within a tile.
+ *
+ * Shorter chunks have fewer tiles. Then some firings of a tile carry nothing and their messages, and the order these gave,
+ * are missing; order only ever gets less. So two accesses of a cell count as ordered only if they are so in the weakest
+ * graph in which both happen: program order and waits, and of the messages only those of the same class of chunks, that is,
+ * of chunks that have equal lengths in every request. Credits are not counted as order, so a plan that is proved with k slots
+ * is proved with any more.
+ *
+ * In place, and mixtures. In place, in and out share cells as NCCL's do. Which of its buffers alias concerns one rank
+ * alone: its own cells and what it sends. Races are therefore checked with every rank aliased, which has all the
+ * conflicts of every mixture; and data is executed twice, all aliased and none, where each message must have the same
+ * contents both times. Then, by induction along the order, it has those contents in every mixture.
  */
 #ifndef UNO_VERIFY_H
 #define UNO_VERIFY_H
@@ -22,7 +38,8 @@ enum verify_kind {
     VERIFY_RACE,        /* a step reads or writes what another may be writing */
     VERIFY_MISSING,     /* an output lacks a contribution, or a chunk is never written */
     VERIFY_TWICE,       /* a contribution is in an output more than once */
-    VERIFY_WRONG        /* an output holds something else (other chunk, raw garbage), or an in-place claim is false */
+    VERIFY_WRONG,       /* an output holds something else (other chunk, raw garbage), or an in-place claim is false */
+    VERIFY_KINDS
 };
 extern const char *const verify_kind_names[]; /* "ok" "bounds" "connection" ... */
 
@@ -35,6 +52,7 @@ struct verify_options {
 struct verify_result {
     enum verify_kind kind;
     int rank, lane, step; /* -1 where it does not apply */
+    bool same_bits;       /* proved, and all outputs that hold one result reduce in one order: equal bits on every rank */
     char reason[512];     /* a sentence */
 };
 
@@ -43,7 +61,9 @@ uno_err verify_plan(const struct plan *plan, const struct verify_options *opt, s
 /* What a running job asks: every claim of the plan (in place, out of place, any mixture), lent first; if only copies are
  * right sets plan->copies_only. UNO_ERR_PLAN with the reason as the sentence when refuted. */
 uno_err verify_for_use(struct plan *plan, int k);
-/* Fill in shapes of steps that touch only scratch, for imports (splits steps where shapes are not consecutive). */
+/* For imports: fill in the shapes of steps that touch only scratch and the flags of plan_step, splitting steps whose
+ * firings have no consecutive shapes or different flags. A plan that is wrong may stay without; verify_plan says why.
+ * Generated plans are left alone. Errors: UNO_ERR_MEMORY. */
 uno_err verify_label_shapes(struct plan *plan);
 
 #endif
