@@ -82,21 +82,30 @@ struct net_end {
     int nreaders;                /* sending: 1, or the size of the group */
     _Atomic uint32_t **released; /* sending: each reader's counter; receiving: [0] = own counter */
     uint32_t freed;              /* sending: messages known to be released by all */
-    bool mapped;                 /* memory known and mapped */
+    bool mapped;                 /* slots of the present geometry are known and mapped */
+    uno_err failed;              /* could not be (no memory, refused, mismatch): the operation fails, sentence set */
+    struct net_region **readers; /* whom to wake: the readers when sending, the sender when receiving */
+    struct slot_extent *extent;  /* sending: where the slots are */
+    size_t offset, capacity;
+    bool any_lent;               /* sending: loans may be out; the last one is message last_lent */
+    uint32_t last_lent;
     /* TCP */
     struct tcp_end *tcp;
     /* counted, for reports */
-    uint64_t messages, bytes;
+    uint64_t messages, bytes, lent_bytes;
 };
 
 /* Find or make an end; nothing is allocated until it is shaped. channel 0 for groups and p2p control. */
 uno_err net_end_get(struct net_comm *comm, bool sending, int peer, int channel, bool group, struct net_end **end);
-/* Both ends agree that following messages use k slots of `stride` bytes. A change takes effect when all earlier messages
- * are released (sender) or used (receiver); until then, and until the peer's memory is mapped or its grant is here,
- * net_end_ready says no. Never blocks. */
+/* Both ends agree that following messages use k slots of at least `stride` bytes. Slots only grow, so that operations of
+ * different sizes seldom change them. A change takes effect when all earlier messages are released (sender) or used
+ * (receiver); until then, and until the peer's memory is mapped or its grant is here, net_can_send and net_arrived say no.
+ * Never blocks. */
 uno_err net_end_shape(struct net_end *end, int k, uint32_t stride);
 /* Slow paths behind the inline functions: advance a pending shape, map the peer, look at sockets. */
 bool net_end_ready_slow(struct net_end *end);
+/* Sending: number of the last message that every reader has released. */
+uint32_t net_end_freed(struct net_end *end);
 
 /* ---- sending: may I fill the next slot? where? post it ------------------------------------------------ */
 static inline bool net_can_send(struct net_end *e)
@@ -109,7 +118,6 @@ static inline bool net_can_send(struct net_end *e)
 static inline char *net_send_payload(struct net_end *e) { return e->payload + (size_t)e->slot * e->stride; }
 static inline struct net_slot *net_send_head(struct net_end *e) { return &e->heads[e->slot]; }
 void net_post_slow(struct net_end *e);   /* TCP: hand to the sockets; memory: wake sleepers */
-void net_comm_ring(struct net_end *e);   /* wake readers that sleep */
 /* head->bytes, kind, aux, lent_* are set by the caller before. */
 static inline void net_post(struct net_end *e, uint32_t signature)
 {
@@ -157,7 +165,7 @@ static inline void net_release(struct net_end *e)
 
 /* ---- the control region of a rank (shared memory carriers) ------------------------------------------------- */
 #define NET_CHANNELS 8           /* channels of a pair for collectives */
-#define NET_P2P_CHANNEL 8        /* the pair's point-to-point messages (control and small) */
+#define NET_P2P_CHANNEL 8        /* the pair's point-to-point messages: headers, small payloads, grants */
 #define NET_P2P_BULK 9           /* large point-to-point data */
 #define NET_PAIR_ENDS 10         /* rows a peer has in the tables */
 #define NET_RING_ENTRIES 16
@@ -188,6 +196,7 @@ struct net_region {
     /* Read by whoever wants to wake this rank; a writer makes a system call only when sleeping != 0. */
     _Alignas(CACHE_LINE) _Atomic uint32_t bell;  /* futex word */
     _Atomic uint32_t sleeping;
+    _Atomic uint32_t goodbye;    /* this rank left in order; release store, read by whoever sees its process end */
     /* First cause of an abort. Written by any rank of the host: code by compare-and-swap from 0, then text, then ready. */
     _Alignas(CACHE_LINE) _Atomic uint32_t abort_code;
     _Atomic uint32_t abort_ready;
@@ -195,12 +204,14 @@ struct net_region {
     char abort_text[512];
     /* This rank's segments as peers open them; nsegments is a release store. */
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
+    _Atomic uint32_t segments_gone; /* how many of them were freed since; peers then look for ref.bytes == 0 */
     uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
 
 size_t net_region_bytes(int size);
 void net_region_init(struct net_region *r, int size);
+bool net_region_check(const struct net_region *r, int size); /* a peer's region, before it is believed */
 static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
 static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
 static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *)r + r->offset_p2p_ledger; }
@@ -215,7 +226,7 @@ struct net_peer {                /* filled by join.c, one per rank */
     int host;                    /* host index */
     int process;                 /* index of its process in the job: lowest rank in it */
 };
-struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT]; };
+struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT], lent_bytes; };
 
 struct net_comm_options {
     uint64_t id;                 /* number of this communicator, equal on all ranks */
@@ -229,8 +240,29 @@ void net_comm_free(struct net_comm *comm);      /* gives slots back; never block
 void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* adds */
 const struct net_peer *net_comm_peer(const struct net_comm *comm, int rank);
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
+#define NET_LEND_MIN_BYTES 4096 /* below, a copy is cheaper than the wait for the release */
 bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes);
-/* Wake rank's sleeper (any thread). */
+/* Are loans of this sending end still being read? */
+bool net_loans_out(struct net_end *e);
+/* Error return: readers of loans that are out find them withdrawn and fail. */
+void net_withdraw_loans(struct net_end *e);
+/* Reader, after reading lent memory and before publishing anything made from it. */
+static inline bool net_loan_withdrawn(const struct net_slot *h)
+{
+    if (h->kind != NET_SLOT_LENT)
+        return false;
+    atomic_thread_fence(memory_order_acquire); /* our reads of the loan come before this look */
+    return atomic_load_explicit(&h->withdrawn, memory_order_acquire) != 0;
+}
+uint64_t net_comm_slot_bytes(const struct net_comm *comm);
+/* Sleeping on one's own region. begin announces it and orders it against every other process of the host; after begin the
+ * caller looks once more at what it waits for, then dozes (at most timeout_ns), then ends. One sleeper a region. */
+uint32_t net_doze_begin(struct net_region *own);
+void net_doze(struct net_region *own, uint32_t bell, uint64_t timeout_ns);
+void net_doze_end(struct net_region *own);
+/* Once a process: lets other processes' net_doze_begin order their sleep against our stores. */
+void net_doze_register(void);
+/* Wake the sleeper of a region (any thread). */
 void net_ring_region(struct net_region *r);
 
 /* ---- the process, TCP (net_tcp*.c) ------------------------------------------------------------------------------- */

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_comm.c - the ends of one communicator: made when first asked for, counted, freed together. Also lending: whether a
+ * range of the caller's memory can be read by everyone behind an end.
+ */
+#include "net_private.h"
+#include "net_tcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm)
+{
+    struct net_comm *c = mem_zalloc(sizeof *c);
+    if (!c)
+        return UNO_ERR_MEMORY;
+    size_t n = (size_t)opt->size;
+    c->opt = *opt;
+    c->nends = 2 * n * NET_PAIR_ENDS + n + 1;
+    c->peers = mem_array(n, sizeof *c->peers);
+    c->ends = mem_array(c->nends, sizeof *c->ends);
+    c->maps = mem_array(n, sizeof *c->maps);
+    c->group = mem_array(n, sizeof *c->group);
+    if (!c->peers || !c->ends || !c->maps || !c->group) {
+        net_comm_free(c);
+        return UNO_ERR_MEMORY;
+    }
+    memcpy(c->peers, opt->peers, n * sizeof *c->peers);
+    c->opt.peers = c->peers;
+    for (int r = 0; r < opt->size; r++)
+        if (r != opt->rank && c->peers[r].host == c->peers[opt->rank].host)
+            c->group[c->ngroup++] = r;
+    *comm = c;
+    return UNO_OK;
+}
+
+static void end_free(struct net_end *e)
+{
+    if (!e)
+        return;
+    if (e->tcp)
+        tcp_end_free(e);
+    free(e->released);
+    free(e->readers);
+    free(e);
+}
+
+void net_comm_free(struct net_comm *c)
+{
+    if (!c)
+        return;
+    if (c->ends)
+        for (size_t i = 0; i < c->nends; i++)
+            end_free(c->ends[i]);
+    if (c->maps)
+        for (int r = 0; r < c->opt.size; r++) {
+            for (size_t i = 0; i < c->maps[r].cap; i++)
+                if (c->maps[r].base[i])
+                    net_segment_unmap(&c->maps[r].ref[i]);
+            free(c->maps[r].base);
+            free(c->maps[r].ref);
+        }
+    while (c->extents) {
+        struct slot_extent *x = c->extents;
+        c->extents = x->next;
+        net_segment_free(x->seg);
+        free(x);
+    }
+    while (c->free_blocks) {
+        struct slot_block *b = c->free_blocks;
+        c->free_blocks = b->next;
+        free(b);
+    }
+    free(c->lent);
+    free(c->group);
+    free(c->maps);
+    free(c->ends);
+    free(c->peers);
+    free(c);
+}
+
+const struct net_peer *net_comm_peer(const struct net_comm *c, int rank)
+{
+    return &c->peers[rank];
+}
+
+uint64_t net_comm_slot_bytes(const struct net_comm *c)
+{
+    return c->slot_bytes;
+}
+
+static size_t end_row(const struct net_comm *c, bool sending, int peer, int channel, bool group)
+{
+    size_t n = (size_t)c->opt.size;
+    if (group)
+        return 2 * n * NET_PAIR_ENDS + (sending ? n : (size_t)peer);
+    return ((sending ? n : 0) + (size_t)peer) * NET_PAIR_ENDS + (size_t)channel;
+}
+
+static enum net_carrier end_carrier(const struct net_comm *c, const struct net_end *e)
+{
+    if (e->peer >= 0)
+        return c->peers[e->peer].carrier;
+    for (int i = 0; i < c->ngroup; i++) /* a group is threads only if every reader is one */
+        if (c->peers[c->group[i]].carrier != NET_THREAD)
+            return NET_SHM;
+    return NET_THREAD;
+}
+
+/* Where readers say what they released, and whom to wake. */
+static uno_err attach_memory(struct net_comm *c, struct net_end *e)
+{
+    e->nreaders = e->sending && e->group ? c->ngroup : 1;
+    e->released = mem_array((size_t)MAX(e->nreaders, 1), sizeof *e->released);
+    e->readers = mem_array((size_t)MAX(e->nreaders, 1), sizeof *e->readers);
+    if (!e->released || !e->readers)
+        return UNO_ERR_MEMORY;
+    if (!e->sending) {
+        e->released[0] = region_counter(c->opt.region, e->peer, e->channel, e->group);
+        e->readers[0] = c->peers[e->peer].region;
+        return UNO_OK;
+    }
+    for (int i = 0; i < e->nreaders; i++) {
+        struct net_region *r = c->peers[e->group ? c->group[i] : e->peer].region;
+        e->released[i] = region_counter(r, c->opt.rank, e->channel, e->group);
+        e->readers[i] = r;
+    }
+    return UNO_OK;
+}
+
+uno_err net_end_get(struct net_comm *c, bool sending, int peer, int channel, bool group, struct net_end **end)
+{
+    struct net_end **row = &c->ends[end_row(c, sending, peer, channel, group)];
+    if (*row) {
+        *end = *row;
+        return UNO_OK;
+    }
+    struct net_end *e = mem_zalloc(sizeof *e);
+    if (!e)
+        return UNO_ERR_MEMORY;
+    e->comm = c;
+    e->sending = sending;
+    e->group = group;
+    e->peer = sending && group ? -1 : peer;
+    e->channel = channel;
+    e->next = 1;
+    e->carrier = end_carrier(c, e);
+    uno_err err = e->carrier == NET_TCP ? tcp_end_new(e, c->peers[peer].link, c->opt.id, c->opt.rank, peer) : attach_memory(c, e);
+    if (err != UNO_OK) {
+        end_free(e);
+        return err;
+    }
+    *end = *row = e;
+    return UNO_OK;
+}
+
+void net_comm_count(const struct net_comm *c, struct net_counts *counts)
+{
+    for (size_t i = 0; i < c->nends; i++)
+        if (c->ends[i]) {
+            counts->messages[c->ends[i]->carrier] += c->ends[i]->messages;
+            counts->bytes[c->ends[i]->carrier] += c->ends[i]->bytes;
+            counts->lent_bytes += c->ends[i]->lent_bytes;
+        }
+}
+
+/* ---- lending --------------------------------------------------------------------------------------------- */
+
+static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
+{
+    for (size_t i = 0; i < c->nlent; i++)
+        if (c->lent[i].ref.token[0] == ref->token[0] && c->lent[i].ref.token[1] == ref->token[1]) {
+            *index = c->lent[i].index;
+            return true;
+        }
+    if (mem_grow(&c->lent, &c->cap_lent, c->nlent + 1, sizeof *c->lent) != UNO_OK || region_publish(c, ref, index) != UNO_OK)
+        return false;
+    c->lent[c->nlent++] = (struct lent_segment){*ref, *index};
+    return true;
+}
+
+bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes)
+{
+    struct net_comm *c = e->comm;
+    if (!c->opt.lend || bytes < NET_LEND_MIN_BYTES || e->carrier == NET_TCP)
+        return false;
+    if (e->carrier == NET_THREAD) {
+        head->lent_segment = 0;
+        head->lent_address = (uint64_t)(uintptr_t)ptr;
+    } else {
+        struct net_segment_ref ref;
+        uint32_t index;
+        if (!net_segment_find(ptr, bytes, &ref, &head->lent_address) || !lent_index(c, &ref, &index))
+            return false;
+        head->lent_segment = index + 1;
+    }
+    head->kind = NET_SLOT_LENT;
+    atomic_store_explicit(&head->withdrawn, 0, memory_order_relaxed); /* published by the flag */
+    e->last_lent = e->next;
+    e->any_lent = true;
+    e->lent_bytes += bytes;
+    return true;
+}
+
+const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes)
+{
+    uint64_t segment = head->lent_segment, address = head->lent_address, segment_bytes;
+    e->lent_bytes += bytes;
+    if (segment == 0 && e->carrier == NET_THREAD)
+        return (const void *)(uintptr_t)address;
+    char *base;
+    if (segment == 0 || segment > NET_MAX_SEGMENTS ||
+        peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes) != UNO_OK)
+        return NULL;
+    if (address > segment_bytes || bytes > segment_bytes - address) {
+        err_set(UNO_ERR_INTERNAL, "rank %d lends memory outside its segment", e->peer);
+        return NULL;
+    }
+    return base + address;
+}
+
+bool net_loans_out(struct net_end *e)
+{
+    if (!e->any_lent)
+        return false;
+    (void)net_end_freed(e);
+    if ((int32_t)(e->freed - e->last_lent) >= 0)
+        e->any_lent = false;
+    return e->any_lent;
+}
+
+void net_withdraw_loans(struct net_end *e)
+{
+    if (!e->any_lent)
+        return;
+    for (int i = 0; i < e->k; i++)
+        if (e->heads[i].kind == NET_SLOT_LENT) /* release: what follows in our memory comes after; pairs with net_loan_withdrawn */
+            atomic_store_explicit(&e->heads[i].withdrawn, 1, memory_order_release);
+    e->any_lent = false;
+}

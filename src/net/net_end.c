@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_end.c - the slow paths of an end: changing the number and size of its slots, finding the peer's memory, credit, waking.
+ *
+ * Geometry. Both ends call net_end_shape in the same order (the choice is the same on all ranks), so they count the changes
+ * alike. The sender, once all earlier messages are released, carves and clears the slots and publishes their place with the
+ * count; the receiver waits for that count. That wait is a credit wait with k = 1 at the seam between two operations; the
+ * schedule "operation by operation" satisfies it, so it adds no deadlock.
+ */
+#include "net_private.h"
+#include "net_tcp.h"
+
+#include <string.h>
+
+static size_t block_bytes(int k, uint32_t stride)
+{
+    return (size_t)k * (sizeof(struct net_slot) + stride);
+}
+
+uno_err net_end_shape(struct net_end *e, int k, uint32_t stride)
+{
+    stride = (stride + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    if (e->k == k && stride <= e->stride)
+        return UNO_OK;
+    e->k = k;
+    e->stride = MAX(stride, e->stride);
+    e->shape_no++;
+    e->mapped = false;
+    return e->carrier == NET_TCP ? tcp_end_shape(e, k, e->stride) : UNO_OK;
+}
+
+uint32_t net_end_freed(struct net_end *e)
+{
+    if (e->carrier == NET_TCP) {
+        (void)tcp_end_ready(e);
+        return e->freed;
+    }
+    uint32_t least = e->next - 1;
+    for (int i = 0; i < e->nreaders; i++) {
+        /* acquire: the reader's use of the slot comes before; pairs with the release in net_release */
+        uint32_t v = atomic_load_explicit(e->released[i], memory_order_acquire);
+        if ((int32_t)(v - least) < 0)
+            least = v;
+    }
+    if ((int32_t)(least - e->freed) > 0)
+        e->freed = least; /* a reader's word is believed only within what was sent */
+    return e->freed;
+}
+
+/* Sender: carve and publish the new slots once the old ones are all free. */
+static bool publish_slots(struct net_end *e)
+{
+    if (net_end_freed(e) != e->next - 1)
+        return false;
+    struct net_comm *c = e->comm;
+    size_t need = block_bytes(e->k, e->stride);
+    if (need > e->capacity) {
+        struct slot_extent *x;
+        size_t offset;
+        if ((e->failed = slots_carve(c, need, &x, &offset)) != UNO_OK)
+            return false;
+        if (e->capacity)
+            slots_give_back(c, e->extent, e->offset, e->capacity);
+        e->extent = x;
+        e->offset = offset;
+        e->capacity = need;
+    }
+    e->heads = (struct net_slot *)(e->extent->base + e->offset);
+    e->payload = (char *)(e->heads + e->k);
+    memset(e->heads, 0, (size_t)e->k * sizeof *e->heads);
+    e->slot = 0;
+    struct net_place *p = region_place(c->opt.region, e->peer, e->channel, e->group);
+    p->k = (uint32_t)e->k;
+    p->stride = e->stride;
+    p->segment = e->extent->index;
+    p->offset = e->offset;
+    atomic_store_explicit(&p->shape_no, e->shape_no, memory_order_release); /* pairs with the acquire in find_slots */
+    for (int i = 0; i < e->nreaders; i++)
+        net_ring_region(e->readers[i]);
+    return true;
+}
+
+/* Receiver: map the slots that the sender has published for this geometry. */
+static bool find_slots(struct net_end *e)
+{
+    struct net_comm *c = e->comm;
+    struct net_place *p = region_place(c->peers[e->peer].region, c->opt.rank, e->channel, e->group);
+    /* acquire: pairs with the release in publish_slots */
+    if (atomic_load_explicit(&p->shape_no, memory_order_acquire) != e->shape_no)
+        return false;
+    uint32_t k = p->k, stride = p->stride, segment = p->segment;
+    uint64_t offset = p->offset, bytes;
+    char *base;
+    if (k != (uint32_t)e->k || stride != e->stride) {
+        e->failed = err_set(UNO_ERR_MISMATCH, "rank %d uses %u slots of %u bytes where this rank expects %d of %u", e->peer,
+                            k, stride, e->k, e->stride);
+        return false;
+    }
+    if ((e->failed = peer_segment(c, e->peer, segment, &base, &bytes)) != UNO_OK)
+        return false;
+    if (offset % CACHE_LINE || offset > bytes || block_bytes(e->k, e->stride) > bytes - offset) {
+        e->failed = err_set(UNO_ERR_INTERNAL, "rank %d points outside its slots", e->peer);
+        return false;
+    }
+    e->heads = (struct net_slot *)(base + offset);
+    e->payload = (char *)(e->heads + e->k);
+    e->slot = 0;
+    return true;
+}
+
+bool net_end_ready_slow(struct net_end *e)
+{
+    if (e->carrier == NET_TCP)
+        return tcp_end_ready(e);
+    if (e->failed)
+        return false;
+    if (!e->mapped && !(e->mapped = e->sending ? publish_slots(e) : find_slots(e)))
+        return false;
+    return !e->sending || (uint32_t)(e->next - 1 - net_end_freed(e)) < (uint32_t)e->k;
+}
+
+void net_post_slow(struct net_end *e)
+{
+    if (e->carrier == NET_TCP) {
+        tcp_end_post(e);
+        return;
+    }
+    for (int i = 0; i < e->nreaders; i++)
+        net_ring_region(e->readers[i]);
+}
+
+void net_release_slow(struct net_end *e)
+{
+    if (e->carrier == NET_TCP)
+        tcp_end_release(e);
+    else
+        net_ring_region(e->readers[0]);
+}

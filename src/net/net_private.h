@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_private.h - what the files of src/net share. Rows of the tables in a region: a receiver has one released counter for
+ * every (source, channel) and one for every source's group; a sender has one place for every (destination, channel) and one
+ * for its group.
+ */
+#ifndef UNO_NET_PRIVATE_H
+#define UNO_NET_PRIVATE_H
+
+#include "net.h"
+
+#define REGION_COUNTERS_PER_RANK (NET_PAIR_ENDS + 1)
+
+struct slot_extent {              /* a segment of this rank that slots are carved from */
+    struct slot_extent *next;
+    struct net_segment *seg;
+    char *base;
+    size_t bytes, used;
+    uint32_t index;               /* in the region's segment table */
+};
+struct slot_block {               /* given back by an end that grew */
+    struct slot_block *next;
+    struct slot_extent *extent;
+    size_t offset, bytes;
+};
+
+struct net_comm {
+    struct net_comm_options opt;
+    struct net_peer *peers;
+    struct net_end **ends;        /* [sending][peer][channel], then groups: see end_row */
+    size_t nends;
+    struct slot_extent *extents;
+    struct slot_block *free_blocks;
+    uint64_t slot_bytes;          /* now held */
+    /* Peers' segments that this communicator has mapped: per peer a growing array of bases. */
+    struct peer_map { void **base; struct net_segment_ref *ref; size_t cap, cap_ref; } *maps;
+    /* Own lendable segments already in the table. */
+    struct lent_segment { struct net_segment_ref ref; uint32_t index; } *lent;
+    size_t nlent, cap_lent;
+    int *group;                   /* other ranks of this host */
+    int ngroup;
+};
+
+static inline _Atomic uint32_t *region_counter(struct net_region *r, int source, int channel, bool group)
+{
+    struct net_counter *c = (struct net_counter *)((char *)r + r->offset_released);
+    return &c[(size_t)source * REGION_COUNTERS_PER_RANK + (size_t)(group ? NET_PAIR_ENDS : channel)].value;
+}
+static inline struct net_place *region_place(struct net_region *r, int dest, int channel, bool group)
+{
+    struct net_place *p = (struct net_place *)((char *)r + r->offset_places);
+    return group ? &p[(size_t)r->size * NET_PAIR_ENDS] : &p[(size_t)dest * NET_PAIR_ENDS + (size_t)channel];
+}
+static inline struct net_segment_ref *region_segments(struct net_region *r)
+{
+    return (struct net_segment_ref *)((char *)r + r->offset_segments);
+}
+
+/* Carve `bytes` of slot memory (64-byte aligned, not zeroed). */
+uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset);
+void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offset, size_t bytes);
+/* Put one of our segments into our region's table; *index: its place there. */
+uno_err region_publish(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index);
+/* Base of segment `index` of a peer, mapped when first asked for. */
+uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, uint64_t *bytes);
+
+#endif

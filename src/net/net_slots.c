@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_slots.c - slot memory of one communicator: carved from sealed segments of at least 1 MB when an end is first used,
+ * given back when the end grows, freed with the communicator. Also: which segments of ours peers may open, and theirs.
+ */
+#include "net_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXTENT_BYTES ((size_t)1 << 20)
+
+uno_err region_publish(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
+{
+    struct net_region *r = c->opt.region;
+    uint32_t n = atomic_load_explicit(&r->nsegments, memory_order_relaxed); /* only the owner writes it */
+    if (n == NET_MAX_SEGMENTS)
+        return err_set(UNO_ERR_MEMORY, "more than %d shared segments in one communicator", NET_MAX_SEGMENTS);
+    region_segments(r)[n] = *ref;
+    atomic_store_explicit(&r->nsegments, n + 1, memory_order_release); /* pairs with the acquire in peer_segment */
+    *index = n;
+    return UNO_OK;
+}
+
+static uno_err add_extent(struct net_comm *c, size_t bytes)
+{
+    struct slot_extent *x = mem_zalloc(sizeof *x);
+    if (!x)
+        return UNO_ERR_MEMORY;
+    void *base;
+    x->bytes = MAX(bytes, EXTENT_BYTES);
+    uno_err err = net_segment_new(x->bytes, "unisono-slots", &x->seg, &base);
+    if (err != UNO_OK) {
+        free(x);
+        return err;
+    }
+    x->base = base;
+    struct net_segment_ref ref;
+    net_segment_ref(x->seg, &ref);
+    err = region_publish(c, &ref, &x->index);
+    if (err != UNO_OK) {
+        net_segment_free(x->seg);
+        free(x);
+        return err;
+    }
+    x->next = c->extents;
+    c->extents = x;
+    return UNO_OK;
+}
+
+static bool take_free_block(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset)
+{
+    for (struct slot_block **p = &c->free_blocks; *p; p = &(*p)->next) {
+        struct slot_block *b = *p;
+        if (b->bytes < bytes)
+            continue;
+        *extent = b->extent;
+        *offset = b->offset;
+        b->offset += bytes;
+        b->bytes -= bytes;
+        if (b->bytes == 0) {
+            *p = b->next;
+            free(b);
+        }
+        return true;
+    }
+    return false;
+}
+
+uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset)
+{
+    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    c->slot_bytes += bytes;
+    if (take_free_block(c, bytes, extent, offset))
+        return UNO_OK;
+    if (!c->extents || c->extents->bytes - c->extents->used < bytes) {
+        uno_err err = add_extent(c, bytes);
+        if (err != UNO_OK) {
+            c->slot_bytes -= bytes;
+            return err;
+        }
+    }
+    *extent = c->extents;
+    *offset = c->extents->used;
+    c->extents->used += bytes;
+    return UNO_OK;
+}
+
+void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offset, size_t bytes)
+{
+    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    c->slot_bytes -= bytes;
+    struct slot_block *b = mem_zalloc(sizeof *b);
+    if (!b)
+        return; /* the block is lost until the communicator ends, nothing worse */
+    *b = (struct slot_block){c->free_blocks, extent, offset, bytes};
+    c->free_blocks = b;
+}
+
+uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, uint64_t *bytes)
+{
+    struct net_region *r = c->peers[peer].region;
+    struct peer_map *m = &c->maps[peer];
+    /* acquire: pairs with the release in region_publish */
+    uint32_t n = atomic_load_explicit(&r->nsegments, memory_order_acquire);
+    if (index >= n || n > NET_MAX_SEGMENTS)
+        return err_set(UNO_ERR_INTERNAL, "rank %d points to a shared segment %u of %u", peer, index, n);
+    size_t had = m->cap;
+    TRY(mem_grow(&m->base, &m->cap, index + 1, sizeof *m->base));
+    TRY(mem_grow(&m->ref, &m->cap_ref, m->cap, sizeof *m->ref));
+    for (size_t i = had; i < m->cap; i++)
+        m->base[i] = NULL;
+    if (!m->base[index]) {
+        m->ref[index] = region_segments(r)[index]; /* read once, checked by net_segment_map */
+        uno_err err = net_segment_map(&m->ref[index], &m->base[index]);
+        if (err != UNO_OK)
+            return err_wrap(err, "rank %d", peer);
+    }
+    *base = m->base[index];
+    *bytes = m->ref[index].bytes;
+    return UNO_OK;
+}
