@@ -46,4 +46,79 @@ void reduce_scale_copy(uno_type type, int op, void *dst, const void *src, size_t
 /* Name of the instruction set in use: "plain" "avx2" "avx512". */
 const char *reduce_isa(void);
 
+/* ---- where an operation runs: one per communicator and rank ----------------------------------------------------- */
+struct exec_env {
+    int rank, size;
+    struct net_comm *net;
+    struct net_region *region;        /* own */
+    struct net_region **regions;      /* of every rank of this host, by rank; NULL elsewhere. For the small target */
+    struct net_proc *proc;            /* sockets to look at while waiting; NULL = none */
+    bool crowded;                     /* more runnable threads than processors on this host */
+    /* Looked at every 64 polls and after each sleep: abort, deaths, deadline of operation `number`. */
+    uno_err (*look)(void *arg, uint32_t number, uint64_t deadline_ns);
+    void *look_arg;
+    _Atomic uint64_t waits[3];        /* ended in spinning, yielding, sleeping; written by the walk lock's holder, read by counters */
+    uint32_t ring_limit;              /* small target: own ring entries may be written up to this operation number */
+    char *scratch;                    /* grown when a program needs more */
+    size_t scratch_bytes;
+};
+
+/* ---- compiling ------------------------------------------------------------------------------------------------------ */
+struct exec_choice {                  /* what the planner decided, as plain data */
+    const struct plan *plan;
+    bool small;
+    int shift;
+    int k;
+    uint32_t tile_bytes;
+    int scratch_tiles;
+};
+
+struct exec_program;
+/* Compile one rank's part of a plan for one request. For all-to-all-v, req holds the send counts and recv_req the receive
+ * counts; else recv_req is NULL. Ends are made, not shaped. UNO_ERR_MEMORY, UNO_ERR_PLAN, UNO_ERR_TYPE. */
+uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, const struct request *req,
+                     const struct request *recv_req, struct exec_program **program);
+void exec_program_free(struct exec_program *program);
+bool exec_program_small(const struct exec_program *program);
+
+/* ---- running ---------------------------------------------------------------------------------------------------------- */
+struct exec_lane_state { uint32_t tile, at; };
+struct exec_op {                      /* zero-initialised by exec_start; may live on the stack */
+    const struct exec_program *program;
+    struct exec_env *env;
+    const char *base[4];              /* by enum plan_buf: in, out, scratch */
+    uint32_t number, signature;
+    uint64_t deadline_ns;
+    const void *scalar;               /* premulsum: one element; NULL otherwise */
+    /* where it is */
+    struct exec_lane_state lane[1];   /* tiled: program's lanes, see exec_op_bytes */
+};
+size_t exec_op_bytes(const struct exec_program *program);
+/* Begin; the ledger event is already written. Shapes the ends. in/out as the caller gave them. */
+uno_err exec_start(struct exec_op *op);
+/* Do what can be done now. UNO_OK: finished on this rank, loans released. UNO_ERR_IN_PROGRESS: blocked, *moved tells whether
+ * anything happened. Else it failed: loans are withdrawn, sentence set. */
+uno_err exec_poll(struct exec_op *op, bool *moved);
+/* The rank that a blocked operation waits for first, or -1; what: "data from", "room at". */
+int exec_blame(const struct exec_op *op, const char **what);
+/* Failed from outside (abort, death): withdraw loans. */
+void exec_cancel(struct exec_op *op);
+
+/* ---- waiting in three stages (exec_wait.c) ------------------------------------------------------------------------ */
+struct exec_wait { uint32_t polls; uint8_t stage; uint64_t stage_end_ns; uint32_t doze_us, bell; };
+/* Once a process; spin_s < 0 = default. */
+void exec_wait_configure(double spin_s);
+/* After a poll that moved nothing: spin, yield or sleep a little; then the caller polls once more. Sleeping takes two calls:
+ * the first announces it, so that the poll between them is the last look. Returns what env->look found. */
+uno_err exec_pause(struct exec_env *env, struct exec_wait *wait, uint32_t number, uint64_t deadline_ns, bool may_sleep);
+/* After a poll that moved something, and when the wait is over: counts how it ended. */
+void exec_wait_end(struct exec_env *env, struct exec_wait *wait);
+static inline void exec_wait_reset(struct exec_env *env, struct exec_wait *wait)
+{
+    if (__builtin_expect(wait->stage != 0, 0))
+        exec_wait_end(env, wait);
+    else
+        *wait = (struct exec_wait){0};
+}
+
 #endif

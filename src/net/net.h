@@ -104,6 +104,8 @@ uno_err net_end_get(struct net_comm *comm, bool sending, int peer, int channel, 
 uno_err net_end_shape(struct net_end *end, int k, uint32_t stride);
 /* Slow paths behind the inline functions: advance a pending shape, map the peer, look at sockets. */
 bool net_end_ready_slow(struct net_end *end);
+/* Sending: the reader that is furthest behind. */
+int net_slowest_reader(const struct net_end *end);
 /* Sending: number of the last message that every reader has released. */
 uint32_t net_end_freed(struct net_end *end);
 

@@ -22,11 +22,14 @@ uno_err net_end_shape(struct net_end *e, int k, uint32_t stride)
     stride = (stride + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     if (e->k == k && stride <= e->stride)
         return UNO_OK;
+    stride = MAX(stride, e->stride);
+    if (e->carrier == NET_TCP)
+        return tcp_end_shape(e, k, stride);
     e->k = k;
-    e->stride = MAX(stride, e->stride);
+    e->stride = stride;
     e->shape_no++;
     e->mapped = false;
-    return e->carrier == NET_TCP ? tcp_end_shape(e, k, e->stride) : UNO_OK;
+    return UNO_OK;
 }
 
 uint32_t net_end_freed(struct net_end *e)
@@ -45,6 +48,18 @@ uint32_t net_end_freed(struct net_end *e)
     if ((int32_t)(least - e->freed) > 0)
         e->freed = least; /* a reader's word is believed only within what was sent */
     return e->freed;
+}
+
+int net_slowest_reader(const struct net_end *e)
+{
+    if (!e->group)
+        return e->peer;
+    int slowest = 0;
+    for (int i = 1; i < e->nreaders; i++)
+        if ((int32_t)(atomic_load_explicit(e->released[i], memory_order_relaxed) -
+                      atomic_load_explicit(e->released[slowest], memory_order_relaxed)) < 0)
+            slowest = i;
+    return e->nreaders ? e->comm->group[slowest] : -1;
 }
 
 /* Sender: carve and publish the new slots once the old ones are all free. */

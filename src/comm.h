@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm.h - what comm.c, join.c, engine.c, group.c, stream.c and plancache.c share: the communicator, its job, operations on
+ * their way. The meeting place of the deciding side (planner) and the moving side (exec, net); no other folder sees it.
+ *
+ * Locks, in the order they may be taken: job->lock; comm->walk (moves data; held by one walker); comm->issue (short, protects
+ * the queue of issued operations); stream->lock (short). A walker may take issue and stream locks.
+ */
+#ifndef UNO_COMM_H
+#define UNO_COMM_H
+
+#include <pthread.h>
+
+#include "base/base.h"
+#include "base/base_config.h"
+#include "boot/boot.h"
+#include "exec/exec.h"
+#include "exec/exec_p2p.h"
+#include "net/net.h"
+#include "planner/planner.h"
+#include "unisono_watch.h"
+#include "watch/watch.h"
+
+/* What came out of one joining: shared by the communicator it made and all that were split from it. */
+struct job {
+    int refs;
+    pthread_mutex_t lock;         /* protects refs, comms */
+    uint64_t id;
+    int rank, size;               /* -1 when all ranks are in this process (init_all) */
+    struct watch_member *members; /* size entries */
+    int *host_of;                 /* size entries: host index */
+    int nhosts;
+    struct net_proc *net;         /* NULL when nothing needs sockets */
+    struct net_link **links;      /* by process (= rank); NULL where not needed */
+    struct watch *watch;          /* NULL for init_all */
+    struct uno_comm *comms;       /* alive, linked by next_in_job */
+    struct job *next;             /* all jobs of the process */
+};
+
+enum op_state { OP_NOTED = 0, OP_QUEUED, OP_RUNNING, OP_DONE };
+
+/* One issued call. On the caller's stack for synchronous calls, else on the heap and freed by whoever sees it done. */
+struct op {
+    struct uno_comm *comm;
+    struct request req, recv_req; /* recv_req: all-to-all-v's receive side */
+    const void *send;
+    void *recv;
+    const void *scalar;
+    const void *call_site;
+    struct p2p_request *p2p;      /* a send or receive instead of a collective */
+    struct uno_stream *stream;
+    _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
+    uno_err err;
+    bool heap;                    /* freed when done */
+    bool group_waits;             /* a group is waiting for it: the group frees it */
+    size_t *arrays;               /* copies of the v forms' counts and displacements */
+    struct op *next_in_comm, *next_in_stream, *next_in_group;
+};
+static inline bool op_done(const struct op *op)
+{
+    return atomic_load_explicit(&op->state, memory_order_acquire) == OP_DONE;
+}
+
+struct gone_rank { int rank; uint32_t finished; bool in_order; char text[256]; };
+
+struct premulsum { bool used; uno_type type; unsigned char scalar[16]; };
+
+struct uno_comm {
+    uint32_t magic;
+    uint32_t fork_generation;     /* differs in a forked child */
+    int rank, size;
+    char name[64];
+    struct config cfg;
+    struct job *job;
+    uno_comm *next_in_job;
+    int *job_rank;                /* job rank of each rank */
+    int *host_of;
+    int nhosts;
+    uint64_t id;                  /* equal on all ranks */
+    uint32_t children;            /* communicators split from this one, equal on all ranks */
+
+    struct net_segment *segment;  /* own region's memory */
+    struct net_region *region;
+    struct net_region **regions;  /* by rank, NULL on other hosts */
+    struct net_segment_ref *region_refs;
+    struct net_peer *peers;
+    struct net_comm *net;
+    struct planner *planner;
+    struct plancache *cache;
+    struct exec_env env;
+    struct p2p *p2p;
+
+    pthread_mutex_t walk;
+    /* under walk */
+    uint32_t number;              /* of the last started collective */
+    uint64_t chain;               /* chained signature */
+    struct op *current;           /* running collective, or NULL */
+    struct exec_op *run;          /* its state */
+    size_t run_bytes;
+    struct ledger_event *event;   /* its ledger event */
+    uint64_t small_operations, tiled_operations;
+
+    pthread_mutex_t issue;
+    struct op *queue_head, *queue_tail; /* issued, not started; under issue */
+    _Atomic int queued;                 /* how many; relaxed peek outside the lock */
+    int active;                         /* calls inside, under issue; destroy waits for 0 */
+    bool finalized;
+
+    _Atomic int failed;           /* uno_err of the first cause; release, after fail_text */
+    _Atomic int attention;        /* look() must look: something was set by another thread */
+    pthread_mutex_t fail_lock;
+    char fail_text[ERR_TEXT_BYTES];
+    char last_error[ERR_TEXT_BYTES];
+    struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
+    _Atomic int ngone;
+    struct premulsum *ops;        /* under issue */
+    size_t nops, cap_ops;
+};
+#define COMM_MAGIC 0x756e6f63u
+
+/* ---- engine.c: operations move ----------------------------------------------------------------------------- */
+/* Run a call: note it in the open group, queue it on its stream, or run it to its end here. `op` is filled but for state. */
+uno_err engine_issue(const struct op *call);
+/* One round over a communicator (walk lock held): start what may start, move what runs. */
+void engine_step(uno_comm *comm, bool *moved);
+/* Progress until op is done (NULL: until `done(arg)`), holding or sharing the walk lock. */
+uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
+/* Move several communicators until all operations of the list (next_in_group) are done. */
+void engine_wait_group(struct op *first);
+void engine_queue(struct op *op);        /* append to its communicator (and stream) */
+void engine_kick(void);                  /* wake, or start, the progress thread */
+uno_err engine_look(void *comm, uint32_t number, uint64_t deadline_ns);
+/* Fail the communicator with the sentence `text`; the first cause wins. spread: tell the other ranks. Returns the first cause. */
+uno_err comm_fail(uno_comm *comm, uno_err code, int culprit, bool spread, const char *text);
+/* The first cause, or UNO_OK. Sets the thread's sentence. */
+uno_err comm_cause(uno_comm *comm);
+void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
+/* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
+uno_err comm_enter(uno_comm *comm);
+uno_err comm_leave(uno_comm *comm, uno_err err);
+
+/* ---- plancache.c: request -> program --------------------------------------------------------------------------- */
+struct cached { const struct exec_program *program; uint64_t hash; };
+uno_err plancache_new(struct plancache **cache);
+void plancache_free(struct plancache *cache);
+/* Walk lock held. The program stays valid until the next call. */
+uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found);
+
+/* ---- join.c, split.c --------------------------------------------------------------------------------------------- */
+uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config);
+uno_err join_env(uno_comm **comm, const uno_config *config);
+uno_err join_all(uno_comm **comms, int n, const uno_config *config);
+uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, uno_comm **newcomm);
+void comm_free(uno_comm *comm);
+/* Common end of all ways to join: peers, hosts and regions are known. */
+uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);
+uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm);
+uint32_t fork_generation(void);
+
+/* ---- group.c ---------------------------------------------------------------------------------------------------------- */
+bool group_open(void);
+uno_err group_note(const struct op *call);
+struct group_join { uno_comm **comm; int nranks, rank; uno_id id; uno_config config; };
+uno_err group_note_join(const struct group_join *join);
+
+/* ---- stream.c --------------------------------------------------------------------------------------------------------- */
+/* May op start, as far as its stream is concerned? Advances events at the head. */
+bool stream_ready(struct op *op);
+void stream_append(struct op *op);
+void stream_op_done(struct op *op);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.c - operations move: issued calls wait in their communicator's queue, one at a time becomes current, is walked to its
+ * end, and its call returns. The one progress thread of the process does this for calls that do not wait for themselves.
+ */
+#include "comm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- one communicator ------------------------------------------------------------------------------------------- */
+
+static void finish(struct op *op, uno_err err)
+{
+    op->err = err;
+    struct uno_stream *stream = op->stream;
+    bool heap = op->heap && !op->group_waits;
+    if (stream)
+        stream_op_done(op);
+    if (heap) {
+        free(op->arrays);
+        free(op);
+        return;
+    }
+    atomic_store_explicit(&op->state, OP_DONE, memory_order_release); /* pairs with the acquire in op_done */
+}
+
+static uno_err begin(uno_comm *c, struct op *op)
+{
+    const struct request *recv_req = op->req.coll == UNO_ALL_TO_ALL_V ? &op->recv_req : NULL;
+    struct cached found;
+    TRY(comm_cause(c));
+    TRY(plancache_get(c, &op->req, recv_req, &found));
+    uint64_t now = clock_ns();
+    c->number++;
+    c->chain = hash_mix(c->chain, found.hash + c->number);
+    size_t need = exec_op_bytes(found.program);
+    if (need > c->run_bytes) {
+        free(c->run);
+        c->run_bytes = 0;
+        c->run = mem_zalloc(need);
+        if (!c->run)
+            return UNO_ERR_MEMORY;
+        c->run_bytes = need;
+    }
+    struct exec_op *run = c->run;
+    run->program = found.program;
+    run->env = &c->env;
+    run->base[PLAN_IN] = op->send;
+    run->base[PLAN_OUT] = op->recv;
+    run->number = c->number;
+    run->signature = (uint32_t)(c->chain >> 32);
+    run->scalar = op->scalar;
+    run->deadline_ns = c->cfg.timeout > 1e9 ? UINT64_MAX : now + (uint64_t)(c->cfg.timeout * 1e9);
+    bool small = exec_program_small(found.program);
+    struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
+                                  .target = small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = op->req.op,
+                                  .count = op->req.count, .call_site = (uint64_t)(uintptr_t)op->call_site, .start_ns = now};
+    c->event = ledger_begin(net_region_ledger(c->region), c->number, &fields);
+    if (small)
+        c->small_operations++;
+    else
+        c->tiled_operations++;
+    return exec_start(run);
+}
+
+static void end_current(uno_comm *c, uno_err err)
+{
+    struct op *op = c->current;
+    c->current = NULL;
+    c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;
+    finish(op, err);
+}
+
+/* An operation of this communicator failed here: all ranks learn it, and everything queued fails with the same cause. */
+static void fail_current(uno_comm *c, uno_err err)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", err_text());
+    exec_cancel(c->run);
+    err = comm_fail(c, err, c->rank, true, text);
+    end_current(c, err);
+}
+
+/* Take the oldest issued operation if its stream lets it start. */
+static struct op *take_ready(uno_comm *c)
+{
+    if (atomic_load_explicit(&c->queued, memory_order_relaxed) == 0)
+        return NULL;
+    pthread_mutex_lock(&c->issue);
+    struct op *op = c->queue_head;
+    if (op && op->stream && !stream_ready(op))
+        op = NULL;
+    if (op) {
+        c->queue_head = op->next_in_comm;
+        if (!c->queue_head)
+            c->queue_tail = NULL;
+        atomic_fetch_sub_explicit(&c->queued, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&c->issue);
+    return op;
+}
+
+/* Point-to-point calls do not occupy the communicator: they are handed over and finish on their own. */
+static void start_op(uno_comm *c, struct op *op)
+{
+    atomic_store_explicit(&op->state, OP_RUNNING, memory_order_relaxed);
+    if (op->p2p) {
+        uno_err err = comm_cause(c);
+        if (err != UNO_OK) {
+            op->p2p->err = err;
+            snprintf(op->p2p->text, sizeof op->p2p->text, "%s", err_text());
+            atomic_store_explicit(&op->p2p->done, 1, memory_order_release);
+        } else {
+            p2p_issue(c->p2p, op->p2p);
+        }
+        finish(op, UNO_OK);
+        return;
+    }
+    c->current = op;
+    uno_err err = begin(c, op);
+    if (err == UNO_OK)
+        return;
+    if (c->event == NULL || err < UNO_ERR_PEER_DEAD || atomic_load_explicit(&c->failed, memory_order_relaxed)) {
+        c->current = NULL; /* nothing was sent: this call fails alone, or the communicator had failed before */
+        finish(op, err);
+    } else {
+        fail_current(c, err);
+    }
+}
+
+void engine_step(uno_comm *c, bool *moved)
+{
+    for (;;) {
+        if (c->current) {
+            uno_err err = exec_poll(c->run, moved);
+            if (err == UNO_ERR_IN_PROGRESS)
+                break;
+            *moved = true;
+            if (err == UNO_OK)
+                end_current(c, UNO_OK);
+            else
+                fail_current(c, err);
+        }
+        struct op *op = take_ready(c);
+        if (!op)
+            break;
+        *moved = true;
+        start_op(c, op);
+    }
+    if (p2p_busy(c->p2p))
+        p2p_poll(c->p2p, moved);
+}
+
+/* Called while something waits: has the communicator failed under it? */
+static void look_now(uno_comm *c)
+{
+    uint32_t number = c->current ? c->run->number : 0;
+    uint64_t deadline = c->current ? c->run->deadline_ns : UINT64_MAX;
+    uno_err err = engine_look(c, number, deadline);
+    if (err == UNO_OK)
+        return;
+    if (c->current)
+        fail_current(c, err);
+    p2p_fail(c->p2p, -1, err);
+}
+
+/* ---- waiting for one communicator --------------------------------------------------------------------------------- */
+
+uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    struct exec_wait wait = {0};
+    uno_err result = UNO_OK;
+    if (c->job->net)
+        net_enter(c->job->net);
+    pthread_mutex_lock(&c->walk);
+    while (!done(arg)) {
+        bool moved = false;
+        engine_step(c, &moved);
+        if (moved) {
+            exec_wait_reset(&c->env, &wait);
+            continue;
+        }
+        uint32_t number = c->current ? c->run->number : 0;
+        if (exec_pause(&c->env, &wait, number, c->current ? c->run->deadline_ns : UINT64_MAX, true) != UNO_OK)
+            look_now(c);
+        if (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns && !done(arg)) {
+            result = UNO_ERR_IN_PROGRESS;
+            break;
+        }
+    }
+    exec_wait_end(&c->env, &wait);
+    pthread_mutex_unlock(&c->walk);
+    if (c->job->net)
+        net_leave(c->job->net);
+    return result;
+}
+
+static bool call_done(void *arg)
+{
+    return op_done(arg);
+}
+
+void engine_queue(struct op *op)
+{
+    uno_comm *c = op->comm;
+    atomic_store_explicit(&op->state, OP_QUEUED, memory_order_relaxed);
+    op->next_in_comm = NULL;
+    pthread_mutex_lock(&c->issue);
+    if (op->stream)
+        stream_append(op);
+    if (c->queue_tail)
+        c->queue_tail->next_in_comm = op;
+    else
+        c->queue_head = op;
+    c->queue_tail = op;
+    atomic_fetch_add_explicit(&c->queued, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&c->issue);
+}
+
+static uno_err copy_arrays(const struct op *call, struct op *op)
+{
+    if (!call->req.counts)
+        return UNO_OK;
+    size_t n = (size_t)call->comm->size, at = 0;
+    const size_t **parts[] = {&op->req.counts, &op->req.displs, &op->recv_req.counts, &op->recv_req.displs};
+    op->arrays = mem_array(4 * n, sizeof *op->arrays);
+    if (!op->arrays)
+        return UNO_ERR_MEMORY;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (*parts[i]) {
+            memcpy(op->arrays + at, *parts[i], n * sizeof(size_t));
+            *parts[i] = op->arrays + at;
+            at += n;
+        }
+    return UNO_OK;
+}
+
+uno_err engine_copy_call(const struct op *call, struct op **copy)
+{
+    struct op *op = mem_zalloc(sizeof *op);
+    if (!op)
+        return UNO_ERR_MEMORY;
+    memcpy(op, call, sizeof *op);
+    op->heap = true;
+    uno_err err = copy_arrays(call, op);
+    if (err != UNO_OK) {
+        free(op);
+        return err;
+    }
+    *copy = op;
+    return UNO_OK;
+}
+
+uno_err engine_issue(const struct op *call)
+{
+    if (group_open())
+        return group_note(call);
+    if (call->stream) {
+        struct op *op;
+        TRY(engine_copy_call(call, &op));
+        engine_queue(op);
+        engine_kick();
+        return UNO_OK;
+    }
+    struct op op;
+    memcpy(&op, call, sizeof op);
+    engine_queue(&op);
+    (void)engine_wait(op.comm, call_done, &op, UINT64_MAX);
+    return op.err;
+}
+
+/* ---- waiting for several ---------------------------------------------------------------------------------------------- */
+
+void engine_wait_group(struct op *first)
+{
+    struct exec_wait wait = {0};
+    for (;;) {
+        bool moved = false, pending = false;
+        uno_comm *blocked = NULL;
+        for (struct op *op = first; op; op = op->next_in_group) {
+            if (op_done(op) && (!op->p2p || p2p_done(op->p2p)))
+                continue;
+            pending = true;
+            uno_comm *c = op->comm;
+            if (pthread_mutex_trylock(&c->walk) != 0)
+                continue;
+            engine_step(c, &moved);
+            if (!moved && (wait.polls & 63) == 0)
+                look_now(c);
+            blocked = c;
+            pthread_mutex_unlock(&c->walk);
+        }
+        if (!pending)
+            return;
+        if (moved)
+            wait = (struct exec_wait){0};
+        else if (blocked) /* several regions cannot be slept on at once: yield, then short naps */
+            (void)exec_pause(&blocked->env, &wait, 0, UINT64_MAX, false);
+        else
+            sched_yield();
+        if (wait.stage != 0 && wait.polls > 4096)
+            nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+}
+
+/* ---- the progress thread ----------------------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running, kicked;
+    uint32_t generation; /* of forks: a child has no such thread */
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+/* One round over all communicators of the process. busy: something is unfinished. */
+static void progress_round(bool *moved, bool *busy, bool look)
+{
+    uno_comm *all[256];
+    size_t n = jobs_snapshot(all, ARRAY_LEN(all));
+    for (size_t i = 0; i < n; i++) {
+        uno_comm *c = all[i];
+        if (pthread_mutex_trylock(&c->walk) != 0) {
+            *busy = true; /* its holder moves it; come back */
+        } else {
+            engine_step(c, moved);
+            if (c->current || p2p_busy(c->p2p) || atomic_load_explicit(&c->queued, memory_order_relaxed)) {
+                *busy = true;
+                if (look)
+                    look_now(c);
+            }
+            pthread_mutex_unlock(&c->walk);
+        }
+        comm_release(c);
+    }
+}
+
+static void *progress_main(void *arg)
+{
+    (void)arg;
+    unsigned idle = 0;
+    for (;;) {
+        bool moved = false, busy = false;
+        progress_round(&moved, &busy, idle % 64 == 63);
+        if (moved) {
+            idle = 0;
+        } else if (busy) {
+            idle++;
+            if (idle > 2000)
+                nanosleep(&(struct timespec){0, idle > 20000 ? 500000 : 50000}, NULL);
+            else if (idle > 50)
+                sched_yield();
+        } else {
+            pthread_mutex_lock(&progress.lock);
+            while (!progress.kicked)
+                pthread_cond_wait(&progress.wake, &progress.lock);
+            progress.kicked = false;
+            pthread_mutex_unlock(&progress.lock);
+            idle = 0;
+        }
+    }
+    return NULL;
+}
+
+void engine_kick(void)
+{
+    pthread_mutex_lock(&progress.lock);
+    if (!progress.running || progress.generation != fork_generation()) {
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        progress.generation = fork_generation();
+        progress.running = pthread_create(&progress.thread, &attr, progress_main, NULL) == 0;
+        pthread_attr_destroy(&attr);
+    }
+    progress.kicked = true;
+    pthread_cond_signal(&progress.wake);
+    pthread_mutex_unlock(&progress.lock);
+}

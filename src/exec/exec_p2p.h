@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_p2p.h - point-to-point: sends and receives that match by (peer, tag, order), and their requests. Runs on two
+ * connections a pair and direction: one for headers, small payloads and grants, one for large data.
+ *
+ * All functions are called by the holder of the communicator's walk lock.
+ */
+#ifndef UNO_EXEC_P2P_H
+#define UNO_EXEC_P2P_H
+
+#include "exec.h"
+
+struct p2p;
+struct p2p_request {
+    bool send;
+    int peer;                 /* UNO_ANY in receives */
+    int tag;
+    uno_type type;
+    void *buf;                /* sends only read it */
+    size_t bytes;             /* room, or length */
+    bool strict;              /* uno_send/uno_recv: length and type must agree */
+    const void *call_site;
+    /* result; done is a release store, last */
+    _Atomic int done;
+    uno_err err;
+    char text[256];           /* sentence when err */
+    int got_peer, got_tag;
+    size_t got_bytes;
+    /* inside */
+    uint64_t id;
+    size_t moved;
+    bool granted;
+    uno_type got_type;
+    struct p2p_request *next;
+};
+static inline bool p2p_done(const struct p2p_request *r)
+{
+    return atomic_load_explicit(&r->done, memory_order_acquire) != 0; /* pairs with the release in p2p.c's finish */
+}
+
+uno_err p2p_new(struct exec_env *env, struct p2p **p2p);
+void p2p_free(struct p2p *p2p);          /* unfinished requests fail with UNO_ERR_ABORTED */
+/* Take up a request; it is finished later by p2p_poll (or at once). Owned by the caller, must live until done. */
+void p2p_issue(struct p2p *p2p, struct p2p_request *request);
+/* Move what can be moved. */
+void p2p_poll(struct p2p *p2p, bool *moved);
+bool p2p_busy(const struct p2p *p2p);    /* any unfinished request */
+/* Requests that need `rank` (or, with rank < 0, all of them) fail with this error; the thread's sentence is kept in them. */
+void p2p_fail(struct p2p *p2p, int rank, uno_err err);
+/* A rank that an unfinished request waits for, or -1. */
+int p2p_blame(const struct p2p *p2p, const char **what);
+
+#endif

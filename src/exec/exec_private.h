@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_private.h - the compiled form of a plan. Made by exec_compile.c, run by exec_walk.c (tiled) and exec_small.c.
+ */
+#ifndef UNO_EXEC_PRIVATE_H
+#define UNO_EXEC_PRIVATE_H
+
+#include <string.h>
+
+#include "exec.h"
+
+/* One firing of one step, with everything resolved. 96 bytes. */
+struct exec_fire {
+    uint8_t op;               /* enum plan_op */
+    uint8_t flags;            /* enum plan_flag */
+    uint8_t src_buf, dst_buf; /* enum plan_buf */
+    uint32_t tiles;           /* later tiles skip this firing */
+    uint64_t bytes;           /* of the chunk */
+    uint64_t src_off, dst_off;/* bytes, of tile 0; scratch: within one tile's scratch */
+    struct net_end *send;
+    struct net_end **recv;    /* in operand order */
+    int32_t nrecv, self;
+    uint32_t dep, ndep;       /* slice of program.deps */
+};
+
+struct exec_dep { uint32_t lane, fire; }; /* that firing has happened in the same tile */
+struct exec_lane { uint32_t first, nfires, tiles; };
+
+struct exec_program {
+    /* both targets */
+    bool small;
+    uno_coll coll;
+    uno_type type;
+    int op;
+    size_t elem_bytes;
+    reduce_fn reduce;         /* NULL where nothing is reduced */
+    int virtual_rank, shift;
+    /* tiled */
+    int k;
+    uint32_t tile_bytes;
+    uint32_t tiles;           /* of the longest chunk */
+    uint32_t scratch_tiles;
+    size_t scratch_tile_bytes;
+    uint32_t nlanes, nfires, ndeps, nsends, nrecvs;
+    struct exec_lane *lanes;
+    struct exec_fire *fires;
+    struct exec_dep *deps;
+    struct net_end **sends, **recvs, **recv_list;
+    bool copies_only;         /* the plan is right only when slots carry copies */
+    bool stream;              /* outputs are far larger than the caches: non-temporal stores pay */
+    bool clear_aux;           /* all-to-all-v: the first message of a pair carries its byte count in clear */
+    /* small */
+    size_t block_bytes;       /* count * element size */
+    int root;
+};
+
+/* avg divides by the number of ranks, premulsum scales: what a firing must do beside the reduction. */
+static inline struct reduce_scale scale_for(const struct exec_op *op, unsigned flags, int self)
+{
+    struct reduce_scale s = {.scaled_operand = -1, .divide_by = 0};
+    if (op->scalar && (flags & PLAN_RAW_SRC)) {
+        s.scaled_operand = self;
+        memcpy(s.scalar, op->scalar, op->program->elem_bytes);
+    }
+    if (op->program->op == UNO_AVG && (flags & PLAN_COMPLETES))
+        s.divide_by = (uint32_t)op->env->size;
+    return s;
+}
+
+uno_err small_start(struct exec_op *op);
+uno_err small_poll(struct exec_op *op, bool *moved);
+int small_blame(const struct exec_op *op);
+
+#endif

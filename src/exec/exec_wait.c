@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_wait.c - waiting in three stages: poll, then yield as long as it helps, then sleep on the own region's futex (or on
+ * the sockets, when some peers are behind them). Called after a poll that moved nothing.
+ */
+#include "exec.h"
+
+#include <sched.h>
+
+enum { SPIN = 0, YIELD = 1, ARMED = 2 };
+
+#define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
+#define DOZE_FIRST_US 200
+#define DOZE_MOST_US 20000    /* aborts written by others ring the bell; this bounds what a lost ring costs */
+#define SOCKET_DOZE_NS 1000000 /* a peer on this host cannot ring somebody who sleeps on sockets */
+
+static uint64_t spin_ns = 20000;         /* about twice the slowest hand-over seen between idle cores */
+static const uint64_t crowded_spin_ns = 500;
+
+void exec_wait_configure(double spin_s)
+{
+    if (spin_s >= 0)
+        spin_ns = (uint64_t)(spin_s * 1e9);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static void count(struct exec_env *env, int how)
+{
+    /* one writer (the walk lock's holder); relaxed: readers want a number, not an order */
+    atomic_store_explicit(&env->waits[how], atomic_load_explicit(&env->waits[how], memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+static void next_stage(struct exec_wait *w, int stage, uint64_t end_ns)
+{
+    w->stage = (uint8_t)stage;
+    w->stage_end_ns = end_ns;
+}
+
+static void doze(struct exec_env *env, struct exec_wait *w, uint64_t deadline_ns)
+{
+    if (w->doze_us == 0)
+        w->doze_us = DOZE_FIRST_US;
+    uint64_t now = clock_ns(), ns = (uint64_t)w->doze_us * 1000;
+    if (deadline_ns != UINT64_MAX)
+        ns = MIN(ns, deadline_ns > now ? deadline_ns - now : 1);
+    if (env->proc)
+        net_sleep(env->proc, MIN(ns, SOCKET_DOZE_NS));
+    else
+        net_doze(env->region, w->bell, ns);
+    w->doze_us = MIN(w->doze_us * 2, DOZE_MOST_US);
+}
+
+uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, uint64_t deadline_ns, bool may_sleep)
+{
+    w->polls++;
+    if (env->proc && (w->polls & 3) == 0 && net_progress(env->proc))
+        return UNO_OK;
+    if (w->stage == SPIN) {
+        relax();
+        if (w->polls % 64)
+            return UNO_OK;
+        uint64_t now = clock_ns();
+        if (w->stage_end_ns == 0)
+            w->stage_end_ns = now + (env->crowded ? crowded_spin_ns : spin_ns);
+        else if (now >= w->stage_end_ns)
+            next_stage(w, YIELD, now + YIELD_NS);
+        return env->look(env->look_arg, number, deadline_ns);
+    }
+    if (w->stage == YIELD) {
+        sched_yield();
+        if (w->polls % 16)
+            return UNO_OK;
+        if (clock_ns() >= w->stage_end_ns && may_sleep) {
+            next_stage(w, ARMED, 0);
+            w->bell = net_doze_begin(env->region);
+        }
+        return env->look(env->look_arg, number, deadline_ns);
+    }
+    /* ARMED: the caller has looked once more since net_doze_begin, and nothing moved. */
+    doze(env, w, deadline_ns);
+    w->bell = net_doze_begin(env->region);
+    return env->look(env->look_arg, number, deadline_ns);
+}
+
+void exec_wait_end(struct exec_env *env, struct exec_wait *w)
+{
+    count(env, w->stage);
+    if (w->stage == ARMED)
+        net_doze_end(env->region);
+    *w = (struct exec_wait){0};
+}

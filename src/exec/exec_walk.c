@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_walk.c - the tiled target: walks a rank's lanes and fires what can be fired, tile by tile (design sections 2, 3).
+ *
+ * A firing happens when its datum, its slot and its waits are all there, then consumes and frees together: the order in
+ * which lanes are looked at cannot change whether the plan finishes. Nothing here may add a wait of another kind.
+ */
+#include "exec_private.h"
+
+#include <stdlib.h>
+
+enum fired { FIRED, NOT_YET, FAILED };
+
+/* Everything about one firing that depends on the tile. */
+struct tile_view {
+    size_t bytes, count;
+    const char *src;
+    char *dst;
+};
+
+static char *buffer_at(const struct exec_op *op, enum plan_buf buf, uint64_t off, uint64_t tile_off, uint32_t tile)
+{
+    const struct exec_program *p = op->program;
+    if (buf == PLAN_SCRATCH)
+        return op->env->scratch + (tile % p->scratch_tiles) * p->scratch_tile_bytes + off;
+    return (char *)(uintptr_t)op->base[buf] + off + tile_off;
+}
+
+static struct tile_view view_of(const struct exec_op *op, const struct exec_fire *f, uint32_t tile)
+{
+    uint64_t off = (uint64_t)tile * op->program->tile_bytes;
+    struct tile_view v = {.bytes = MIN(f->bytes - off, op->program->tile_bytes)};
+    v.count = v.bytes / op->program->elem_bytes;
+    if (f->src_buf != PLAN_NONE)
+        v.src = buffer_at(op, f->src_buf, f->src_off, off, tile);
+    if (f->dst_buf != PLAN_NONE)
+        v.dst = buffer_at(op, f->dst_buf, f->dst_off, off, tile);
+    return v;
+}
+
+static bool waits_met(const struct exec_op *op, const struct exec_fire *f, uint32_t tile)
+{
+    for (uint32_t i = 0; i < f->ndep; i++) {
+        const struct exec_dep *d = &op->program->deps[f->dep + i];
+        const struct exec_lane_state *s = &op->lane[d->lane];
+        if (s->tile < tile || (s->tile == tile && s->at <= d->fire))
+            return false;
+    }
+    return true;
+}
+
+/* All messages of the list here? */
+static enum fired arrived(const struct exec_op *op, const struct exec_fire *f)
+{
+    for (int i = 0; i < f->nrecv; i++) {
+        enum net_arrival a = net_arrived(f->recv[i], op->signature);
+        if (__builtin_expect(a == NET_ARRIVED, 1))
+            continue;
+        if (a == NET_MISMATCH) {
+            err_set(UNO_ERR_MISMATCH, "rank %d sent data of another operation than #%u of rank %d", f->recv[i]->peer, op->number,
+                    op->env->rank);
+            return FAILED;
+        }
+        return f->recv[i]->failed != UNO_OK ? FAILED : NOT_YET;
+    }
+    return FIRED;
+}
+
+/* A message must be as long as this rank expects; a peer that lies about it must not make us read outside. */
+static bool message_fits(const struct exec_op *op, const struct net_end *e, const struct net_slot *h, size_t bytes)
+{
+    uint64_t got = h->bytes;
+    if (got == bytes)
+        return true;
+    err_set(UNO_ERR_MISMATCH, "rank %d sent %llu bytes where rank %d expects %zu in operation #%u", e->peer,
+            (unsigned long long)got, op->env->rank, bytes, op->number);
+    return false;
+}
+
+/* The value of the firing goes to dst and/or the next slot of `send`. Returns false with the sentence set. */
+static bool produce(const struct exec_op *op, const struct exec_fire *f, const struct tile_view *v, struct net_slot *head)
+{
+    const struct exec_program *p = op->program;
+    const struct plan_op_info *info = &plan_ops[f->op];
+    const void *operands[f->nrecv + 2];
+    int n = 0;
+    for (int i = 0; i < f->nrecv; i++) {
+        const struct net_slot *h = net_recv_head(f->recv[i]);
+        if (!message_fits(op, f->recv[i], h, v->bytes))
+            return false;
+        if (info->reads_src && i == f->self)
+            operands[n++] = v->src;
+        if (!(operands[n++] = net_recv_payload(f->recv[i])))
+            return false;
+    }
+    if (info->reads_dst)
+        operands[n++] = v->dst;
+    if (info->reads_src && (!info->receives || f->self >= f->nrecv))
+        operands[n++] = v->src;
+
+    char *out = info->writes_dst ? v->dst : NULL;
+    char *slot = NULL;
+    if (head) {
+        /* Lend what stays where it is: the source of a plain send, or the destination of a fused one. Never scratch. */
+        const char *stays = out ? out : !info->receives ? v->src : NULL;
+        bool raw_changes = !out && (op->scalar || p->op == UNO_AVG) && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES));
+        enum plan_buf where = out ? f->dst_buf : f->src_buf;
+        head->bytes = v->bytes;
+        head->kind = NET_SLOT_BYTES;
+        if (!stays || where == PLAN_SCRATCH || raw_changes || op->program->copies_only ||
+            !net_try_lend(f->send, head, stays, v->bytes))
+            slot = net_send_payload(f->send);
+    }
+    if (v->bytes == 0 || (!out && !slot))
+        return true;
+    if (n > 1 || (p->reduce && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES)) && (op->scalar || p->op == UNO_AVG))) {
+        struct reduce_scale scale = scale_for(op, f->flags, MIN(f->self, n - 1));
+        if (n == 1)
+            reduce_scale_copy(p->type, p->op, out ? out : slot, operands[0], v->count, &scale);
+        else
+            p->reduce(out ? out : slot, out ? slot : NULL, operands, n, v->count, &scale);
+        if (n == 1 && out && slot)
+            copy_bytes(slot, out, v->bytes, false);
+        return true;
+    }
+    if (out && out != operands[0])
+        copy_bytes(out, operands[0], v->bytes, p->stream);
+    if (slot)
+        copy_bytes(slot, out ? out : operands[0], v->bytes, false);
+    return true;
+}
+
+static bool loans_still_valid(const struct exec_op *op, const struct exec_fire *f)
+{
+    for (int i = 0; i < f->nrecv; i++)
+        if (__builtin_expect(net_loan_withdrawn(net_recv_head(f->recv[i])), 0)) {
+            err_set(UNO_ERR_ABORTED, "rank %d took back memory that operation #%u was reading", f->recv[i]->peer, op->number);
+            return false;
+        }
+    return true;
+}
+
+static bool aux_fits(const struct exec_op *op, const struct exec_fire *f, uint32_t tile)
+{
+    if (!op->program->clear_aux || tile != 0 || f->nrecv != 1)
+        return true;
+    uint64_t aux = net_recv_head(f->recv[0])->aux;
+    if (aux == f->bytes)
+        return true;
+    err_set(UNO_ERR_MISMATCH, "all_to_all_v #%u: rank %d sends %llu elements to rank %d, which expects %llu", op->number,
+            f->recv[0]->peer, (unsigned long long)(aux / op->program->elem_bytes), op->env->rank,
+            (unsigned long long)(f->bytes / op->program->elem_bytes));
+    return false;
+}
+
+static enum fired try_fire(struct exec_op *op, const struct exec_fire *f, uint32_t tile)
+{
+    if (f->ndep && !waits_met(op, f, tile))
+        return NOT_YET;
+    if (f->nrecv) {
+        enum fired a = arrived(op, f);
+        if (a != FIRED)
+            return a;
+        if (!aux_fits(op, f, tile))
+            return FAILED;
+    }
+    if (f->send && !net_can_send(f->send))
+        return f->send->failed != UNO_OK ? FAILED : NOT_YET;
+    if (f->op == PLAN_NOP)
+        return FIRED;
+    struct tile_view v = view_of(op, f, tile);
+    struct net_slot *head = f->send ? net_send_head(f->send) : NULL;
+    if (!produce(op, f, &v, head) || !loans_still_valid(op, f))
+        return FAILED;
+    if (f->send) {
+        head->aux = op->program->clear_aux && tile == 0 ? f->bytes : 0;
+        net_post(f->send, op->signature);
+    }
+    for (int i = 0; i < f->nrecv; i++)
+        net_release(f->recv[i]);
+    return FIRED;
+}
+
+/* Scratch holds S tiles: tile t begins when every lane has finished tile t - S. */
+static bool scratch_free(const struct exec_op *op, uint32_t tile)
+{
+    const struct exec_program *p = op->program;
+    if (p->scratch_tile_bytes == 0 || tile < p->scratch_tiles)
+        return true;
+    for (uint32_t l = 0; l < p->nlanes; l++)
+        if (op->lane[l].tile <= tile - p->scratch_tiles && op->lane[l].tile < p->lanes[l].tiles)
+            return false;
+    return true;
+}
+
+/* Move one lane as far as it goes. */
+static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
+{
+    const struct exec_lane *lane = &op->program->lanes[l];
+    const struct exec_fire *fires = &op->program->fires[lane->first];
+    struct exec_lane_state *s = &op->lane[l];
+    while (s->tile < lane->tiles) {
+        if (s->at == 0 && !scratch_free(op, s->tile))
+            return NOT_YET;
+        while (s->at < lane->nfires) {
+            const struct exec_fire *f = &fires[s->at];
+            if (s->tile < f->tiles) {
+                enum fired r = try_fire(op, f, s->tile);
+                if (r != FIRED)
+                    return r;
+                *moved = true;
+            }
+            s->at++;
+        }
+        s->at = 0;
+        s->tile++;
+    }
+    return FIRED;
+}
+
+uno_err exec_start(struct exec_op *op)
+{
+    const struct exec_program *p = op->program;
+    if (p->small)
+        return small_start(op);
+    memset(op->lane, 0, (p->nlanes + 1) * sizeof op->lane[0]);
+    struct exec_env *env = op->env;
+    size_t need = p->scratch_tile_bytes * p->scratch_tiles;
+    if (need > env->scratch_bytes) {
+        char *fresh = mem_zalloc(need);
+        if (!fresh)
+            return UNO_ERR_MEMORY;
+        free(env->scratch);
+        env->scratch = fresh;
+        env->scratch_bytes = need;
+    }
+    for (uint32_t i = 0; i < p->nsends; i++)
+        TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes));
+    for (uint32_t i = 0; i < p->nrecvs; i++)
+        TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes));
+    return UNO_OK;
+}
+
+static uno_err failure(struct exec_op *op)
+{
+    const struct exec_program *p = op->program;
+    uno_err err = UNO_OK;
+    for (uint32_t i = 0; i < p->nsends && err == UNO_OK; i++)
+        err = p->sends[i]->failed;
+    for (uint32_t i = 0; i < p->nrecvs && err == UNO_OK; i++)
+        err = p->recvs[i]->failed;
+    exec_cancel(op);
+    return err != UNO_OK ? err : UNO_ERR_MISMATCH;
+}
+
+uno_err exec_poll(struct exec_op *op, bool *moved)
+{
+    const struct exec_program *p = op->program;
+    if (p->small)
+        return small_poll(op, moved);
+    bool done = true;
+    for (uint32_t l = 0; l < p->nlanes; l++) {
+        enum fired r = walk_lane(op, l, moved);
+        if (r == FAILED)
+            return failure(op);
+        done = done && r == FIRED;
+    }
+    for (uint32_t i = 0; done && i < p->nsends; i++)
+        done = !net_loans_out(p->sends[i]);
+    return done ? UNO_OK : UNO_ERR_IN_PROGRESS;
+}
+
+void exec_cancel(struct exec_op *op)
+{
+    const struct exec_program *p = op->program;
+    for (uint32_t i = 0; i < p->nsends; i++)
+        net_withdraw_loans(p->sends[i]);
+}
+
+int exec_blame(const struct exec_op *op, const char **what)
+{
+    const struct exec_program *p = op->program;
+    *what = "data from";
+    if (p->small)
+        return small_blame(op);
+    for (uint32_t l = 0; l < p->nlanes; l++) {
+        const struct exec_lane_state *s = &op->lane[l];
+        if (s->tile >= p->lanes[l].tiles || s->at >= p->lanes[l].nfires)
+            continue;
+        const struct exec_fire *f = &p->fires[p->lanes[l].first + s->at];
+        if (!waits_met(op, f, s->tile))
+            continue;
+        for (int i = 0; i < f->nrecv; i++)
+            if (net_arrived(f->recv[i], op->signature) != NET_ARRIVED)
+                return f->recv[i]->peer;
+        if (f->send && !net_can_send(f->send)) {
+            *what = "room at";
+            return net_slowest_reader(f->send);
+        }
+    }
+    for (uint32_t i = 0; i < p->nsends; i++)
+        if (net_loans_out(p->sends[i])) {
+            *what = "the release of memory lent to";
+            return net_slowest_reader(p->sends[i]);
+        }
+    return -1;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plancache.c - request -> compiled program, kept. A communicator repeats few requests, so a small table with the oldest
+ * entry thrown out is enough. The walk lock protects it.
+ */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRIES 128
+#define WAYS 4
+
+struct key { int coll, type, op, root; size_t count; id128 arrays; };
+struct entry { struct key key; struct exec_program *program; uint64_t hash, used; };
+struct plancache { uint64_t clock; struct entry *last; struct entry entries[ENTRIES]; };
+
+uno_err plancache_new(struct plancache **cache)
+{
+    *cache = mem_zalloc(sizeof **cache);
+    return *cache ? UNO_OK : UNO_ERR_MEMORY;
+}
+
+void plancache_free(struct plancache *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < ENTRIES; i++)
+        exec_program_free(c->entries[i].program);
+    free(c);
+}
+
+static id128 arrays_hash(const uno_comm *comm, const struct request *req, const struct request *recv_req)
+{
+    id128 h = {0, 0};
+    const size_t *parts[] = {req->counts, req->displs, recv_req ? recv_req->counts : NULL, recv_req ? recv_req->displs : NULL};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (parts[i])
+            h = hash128(parts[i], (size_t)comm->size * sizeof(size_t), h.lo ^ h.hi ^ i);
+    return h;
+}
+
+static bool reduces(uno_coll coll)
+{
+    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
+}
+
+static bool rooted(uno_coll coll)
+{
+    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+}
+
+static struct key key_of(const uno_comm *comm, const struct request *req, const struct request *recv_req)
+{
+    struct key k;
+    memset(&k, 0, sizeof k); /* compared as bytes */
+    k.coll = req->coll;
+    k.type = req->type;
+    k.op = reduces(req->coll) ? MIN(req->op, UNO_OP_DYNAMIC) : 0;
+    k.root = rooted(req->coll) ? req->root : 0;
+    k.count = req->count;
+    if (req->counts)
+        k.arrays = arrays_hash(comm, req, recv_req);
+    return k;
+}
+
+/* What every rank must agree on: the call and the choice. All-to-all-v's counts differ by rank and are checked per pair. */
+static uint64_t agreement(const struct key *k, const struct request *req, const struct choice *choice)
+{
+    uint64_t h = hash_mix((uint64_t)k->coll, (uint64_t)k->type);
+    h = hash_mix(h, (uint64_t)k->op);
+    h = hash_mix(h, (uint64_t)k->root);
+    h = hash_mix(h, k->count);
+    if (req->coll != UNO_ALL_TO_ALL_V)
+        h = hash_mix(h, k->arrays.lo ^ k->arrays.hi);
+    h = hash_mix(h, choice->plan->id.lo ^ choice->plan->id.hi);
+    h = hash_mix(h, (uint64_t)choice->k << 40 | (uint64_t)choice->tile_bytes << 8 | (uint64_t)choice->target);
+    return hash_mix(h, (uint64_t)choice->shift);
+}
+
+static uno_err compile(uno_comm *comm, const struct key *key, const struct request *req, const struct request *recv_req,
+                       struct entry *e)
+{
+    struct choice choice;
+    struct request plain = *req;
+    plain.op = key->op;
+    TRY(planner_choose(comm->planner, &plain, &choice));
+    struct exec_choice ec = {.plan = choice.plan, .small = choice.target == CHOICE_SMALL, .shift = choice.shift, .k = choice.k,
+                             .tile_bytes = choice.tile_bytes, .scratch_tiles = choice.scratch_tiles};
+    struct exec_program *program;
+    TRY(exec_compile(&comm->env, &ec, &plain, recv_req, &program));
+    exec_program_free(e->program);
+    *e = (struct entry){.key = *key, .program = program, .hash = agreement(key, req, &choice)};
+    return UNO_OK;
+}
+
+uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found)
+{
+    struct plancache *c = comm->cache;
+    struct key key = key_of(comm, req, recv_req);
+    struct entry *e = c->last;
+    if (!e || memcmp(&e->key, &key, sizeof key) != 0) {
+        uint64_t h = hash_mix(hash_mix((uint64_t)key.coll << 32 | (uint64_t)key.type << 16 | (uint64_t)key.op, key.count),
+                              (uint64_t)key.root ^ key.arrays.lo);
+        struct entry *set = &c->entries[h % (ENTRIES / WAYS) * WAYS], *oldest = set;
+        e = NULL;
+        for (int i = 0; i < WAYS && !e; i++) {
+            if (set[i].program && memcmp(&set[i].key, &key, sizeof key) == 0)
+                e = &set[i];
+            else if (set[i].used < oldest->used)
+                oldest = &set[i];
+        }
+        if (!e) {
+            c->last = NULL;
+            TRY(compile(comm, &key, req, recv_req, oldest));
+            e = oldest;
+        }
+        c->last = e;
+    }
+    e->used = ++c->clock;
+    found->program = e->program;
+    found->hash = e->hash;
+    return UNO_OK;
+}
