@@ -51,7 +51,9 @@ struct op {
     struct uno_stream *stream;
     _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
     uno_err err;
+    char text[256];               /* its sentence */
     bool heap;                    /* freed when done */
+    bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
     struct op *next_in_comm, *next_in_stream, *next_in_group;
@@ -127,8 +129,9 @@ void engine_step(uno_comm *comm, bool *moved);
 uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 /* Move several communicators until all operations of the list (next_in_group) are done. */
 void engine_wait_group(struct op *first);
-void engine_queue(struct op *op);        /* append to its communicator (and stream) */
+uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
 void engine_kick(void);                  /* wake, or start, the progress thread */
+uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
 uno_err engine_look(void *comm, uint32_t number, uint64_t deadline_ns);
 /* Fail the communicator with the sentence `text`; the first cause wins. spread: tell the other ranks. Returns the first cause. */
 uno_err comm_fail(uno_comm *comm, uno_err code, int culprit, bool spread, const char *text);
@@ -138,6 +141,16 @@ void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
 uno_err comm_leave(uno_comm *comm, uno_err err);
+
+/* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
+void job_add(struct job *job);                       /* into the process's list; refs = 0 */
+void job_attach(struct job *job, uno_comm *comm);    /* refs++ */
+void job_detach(uno_comm *comm);                     /* refs--; the last one says goodbye and frees */
+/* All communicators alive in this process, each held (active++) until comm_release. */
+size_t jobs_snapshot(uno_comm **comms, size_t cap);
+void comm_release(uno_comm *comm);
+uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
+uint32_t fork_generation(void);                      /* counts forks this process is the child of */
 
 /* ---- plancache.c: request -> program --------------------------------------------------------------------------- */
 struct cached { const struct exec_program *program; uint64_t hash; };
@@ -155,7 +168,6 @@ void comm_free(uno_comm *comm);
 /* Common end of all ways to join: peers, hosts and regions are known. */
 uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);
 uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm);
-uint32_t fork_generation(void);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
 bool group_open(void);
@@ -166,7 +178,7 @@ uno_err group_note_join(const struct group_join *join);
 /* ---- stream.c --------------------------------------------------------------------------------------------------------- */
 /* May op start, as far as its stream is concerned? Advances events at the head. */
 bool stream_ready(struct op *op);
-void stream_append(struct op *op);
-void stream_op_done(struct op *op);
+uno_err stream_append(struct op *op);
+void stream_op_done(struct op *op, uno_err err);
 
 #endif

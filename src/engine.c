@@ -15,11 +15,11 @@
 static void finish(struct op *op, uno_err err)
 {
     op->err = err;
-    struct uno_stream *stream = op->stream;
-    bool heap = op->heap && !op->group_waits;
-    if (stream)
-        stream_op_done(op);
-    if (heap) {
+    if (err != UNO_OK)
+        snprintf(op->text, sizeof op->text, "%s", err_text());
+    if (op->stream)
+        stream_op_done(op, err);
+    if (op->heap && !op->group_waits) {
         free(op->arrays);
         free(op);
         return;
@@ -203,14 +203,17 @@ static bool call_done(void *arg)
     return op_done(arg);
 }
 
-void engine_queue(struct op *op)
+uno_err engine_queue(struct op *op)
 {
     uno_comm *c = op->comm;
     atomic_store_explicit(&op->state, OP_QUEUED, memory_order_relaxed);
     op->next_in_comm = NULL;
     pthread_mutex_lock(&c->issue);
-    if (op->stream)
-        stream_append(op);
+    uno_err err = op->stream ? stream_append(op) : UNO_OK;
+    if (err != UNO_OK) {
+        pthread_mutex_unlock(&c->issue);
+        return err;
+    }
     if (c->queue_tail)
         c->queue_tail->next_in_comm = op;
     else
@@ -218,6 +221,7 @@ void engine_queue(struct op *op)
     c->queue_tail = op;
     atomic_fetch_add_explicit(&c->queued, 1, memory_order_relaxed);
     pthread_mutex_unlock(&c->issue);
+    return UNO_OK;
 }
 
 static uno_err copy_arrays(const struct op *call, struct op *op)
@@ -261,15 +265,20 @@ uno_err engine_issue(const struct op *call)
     if (call->stream) {
         struct op *op;
         TRY(engine_copy_call(call, &op));
-        engine_queue(op);
+        uno_err err = engine_queue(op);
+        if (err != UNO_OK) {
+            free(op->arrays);
+            free(op);
+            return err;
+        }
         engine_kick();
         return UNO_OK;
     }
     struct op op;
     memcpy(&op, call, sizeof op);
-    engine_queue(&op);
+    TRY(engine_queue(&op));
     (void)engine_wait(op.comm, call_done, &op, UINT64_MAX);
-    return op.err;
+    return op.err == UNO_OK ? UNO_OK : err_set(op.err, "%s", op.text);
 }
 
 /* ---- waiting for several ---------------------------------------------------------------------------------------------- */

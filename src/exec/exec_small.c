@@ -138,7 +138,7 @@ static void reduce_all(struct exec_op *op)
         reduce_scale_copy(p->type, p->op, (void *)(uintptr_t)op->base[PLAN_OUT], operands[0], p->block_bytes / p->elem_bytes, &scale);
         return;
     }
-    p->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, n, p->block_bytes / p->elem_bytes, &scale);
+    p->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, n, p->block_bytes / p->elem_bytes, &scale, 0);
 }
 
 static void collect_all(struct exec_op *op)

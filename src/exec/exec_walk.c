@@ -118,7 +118,8 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
         if (n == 1)
             reduce_scale_copy(p->type, p->op, out ? out : slot, operands[0], v->count, &scale);
         else
-            p->reduce(out ? out : slot, out ? slot : NULL, operands, n, v->count, &scale);
+            p->reduce(out ? out : slot, out ? slot : NULL, operands, n, v->count, &scale,
+                      out && p->stream ? REDUCE_STREAM_DST : 0);
         if (n == 1 && out && slot)
             copy_bytes(slot, out, v->bytes, false);
         return true;

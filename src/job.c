@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c - what this process has joined: the list of jobs and their communicators, forks, and leaving in order when the
+ * program ends. Called by join.c, split.c, the engine's progress thread and the steward's callbacks.
+ */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct job *jobs;
+static _Atomic uint32_t forks; /* written in the child of a fork only, where there is one thread */
+
+uint32_t fork_generation(void)
+{
+    return atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+/* In the child nothing of the parent's jobs may be used: sockets are closed, so that the parent's death is still seen. */
+static void in_child(void)
+{
+    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    pthread_mutex_init(&list_lock, NULL); /* another thread may have held it */
+    for (struct job *j = jobs; j; j = j->next) {
+        if (j->watch)
+            watch_forked(j->watch);
+        if (j->net)
+            net_proc_forked(j->net);
+    }
+    jobs = NULL;
+}
+
+static void say_goodbye(struct job *j)
+{
+    for (uno_comm *c = j->comms; c; c = c->next_in_job)
+        atomic_store_explicit(&c->region->goodbye, 1, memory_order_release); /* pairs with the acquire in left_in_order */
+    if (j->watch)
+        watch_goodbye(j->watch);
+}
+
+/* The program ends without finalize: that is no death. Bytes on their way to other hosts get a moment. */
+static void at_exit(void)
+{
+    if (pthread_mutex_trylock(&list_lock) != 0)
+        return;
+    for (struct job *j = jobs; j; j = j->next) {
+        say_goodbye(j);
+        if (j->net)
+            net_proc_drain(j->net, 1000000000u);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+void job_add(struct job *job)
+{
+    static bool registered;
+    pthread_mutex_lock(&list_lock);
+    if (!registered) {
+        registered = true;
+        pthread_atfork(NULL, NULL, in_child);
+        atexit(at_exit);
+    }
+    job->next = jobs;
+    jobs = job;
+    pthread_mutex_unlock(&list_lock);
+}
+
+void job_attach(struct job *job, uno_comm *comm)
+{
+    pthread_mutex_lock(&job->lock);
+    job->refs++;
+    comm->job = job;
+    comm->next_in_job = job->comms;
+    job->comms = comm;
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void job_free(struct job *job)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct job **p = &jobs; *p; p = &(*p)->next)
+        if (*p == job) {
+            *p = job->next;
+            break;
+        }
+    pthread_mutex_unlock(&list_lock);
+    if (job->watch)
+        watch_goodbye(job->watch);
+    if (job->net)
+        net_proc_drain(job->net, 1000000000u);
+    if (job->watch)
+        watch_stop(job->watch);
+    if (job->net)
+        net_proc_free(job->net);
+    pthread_mutex_destroy(&job->lock);
+    free(job->links);
+    free(job->members);
+    free(job->host_of);
+    free(job);
+}
+
+void job_detach(uno_comm *comm)
+{
+    struct job *job = comm->job;
+    if (!job)
+        return;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm **p = &job->comms; *p; p = &(*p)->next_in_job)
+        if (*p == comm) {
+            *p = comm->next_in_job;
+            break;
+        }
+    bool last = --job->refs == 0;
+    pthread_mutex_unlock(&job->lock);
+    comm->job = NULL;
+    if (last)
+        job_free(job);
+}
+
+static void hold(uno_comm *c)
+{
+    pthread_mutex_lock(&c->issue);
+    c->active++;
+    pthread_mutex_unlock(&c->issue);
+}
+
+void comm_release(uno_comm *c)
+{
+    pthread_mutex_lock(&c->issue);
+    c->active--;
+    pthread_mutex_unlock(&c->issue);
+}
+
+size_t jobs_snapshot(uno_comm **comms, size_t cap)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&list_lock);
+    for (struct job *j = jobs; j; j = j->next) {
+        pthread_mutex_lock(&j->lock);
+        for (uno_comm *c = j->comms; c && n < cap; c = c->next_in_job) {
+            hold(c);
+            comms[n++] = c;
+        }
+        pthread_mutex_unlock(&j->lock);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return n;
+}
+
+uno_comm *job_find(struct job *job, uint64_t comm_id)
+{
+    uno_comm *found = NULL;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c && !found; c = c->next_in_job)
+        if (c->id == comm_id)
+            found = c;
+    if (found)
+        hold(found);
+    pthread_mutex_unlock(&job->lock);
+    return found;
+}
