@@ -145,7 +145,8 @@ uno_err comm_leave(uno_comm *comm, uno_err err);
 /* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
 void job_add(struct job *job);                       /* into the process's list; refs = 0 */
 void job_attach(struct job *job, uno_comm *comm);    /* refs++ */
-void job_detach(uno_comm *comm);                     /* refs--; the last one says goodbye and frees */
+void job_detach(uno_comm *comm);                     /* refs--; the last one drops the job */
+void job_drop(struct job *job);                      /* nobody uses it: say goodbye and free */
 /* All communicators alive in this process, each held (active++) until comm_release. */
 size_t jobs_snapshot(uno_comm **comms, size_t cap);
 void comm_release(uno_comm *comm);

@@ -76,7 +76,7 @@ void job_attach(struct job *job, uno_comm *comm)
     pthread_mutex_unlock(&job->lock);
 }
 
-static void job_free(struct job *job)
+void job_drop(struct job *job)
 {
     pthread_mutex_lock(&list_lock);
     for (struct job **p = &jobs; *p; p = &(*p)->next)
@@ -115,7 +115,7 @@ void job_detach(uno_comm *comm)
     pthread_mutex_unlock(&job->lock);
     comm->job = NULL;
     if (last)
-        job_free(job);
+        job_drop(job);
 }
 
 static void hold(uno_comm *c)

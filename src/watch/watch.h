@@ -69,6 +69,10 @@ struct watch_options {
     /* Called on the steward's thread, once per dead process (given by its lowest rank): everyone in it is dead.
      * text: "rank 3 (pid 12 on hostB) was killed by signal 9" */
     void (*on_dead)(void *arg, int process, const char *text);
+    /* As on_dead, but the process had said goodbye. */
+    void (*on_left)(void *arg, int process, const char *text);
+    /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) */
+    bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
     void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
     void *arg;

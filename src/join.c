@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * join.c - how a communicator comes to be: everyone's description is exchanged once, ranks of a host map each other's control
+ * regions, settings are compared, the steward starts. Called by comm.c and group.c; split.c makes children.
+ */
+#include "comm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What every rank tells all others: one row of the first exchange. */
+struct join_info {
+    uint32_t version, word_bits, uid, processors;
+    int32_t pid;
+    uint64_t start_ticks;
+    id128 host;                /* equal = same host, if memory can really be mapped */
+    uint64_t processor_set;    /* hash of the affinity mask */
+    uint64_t settings;         /* hash of everything that ranks must agree on */
+    struct net_segment_ref region;
+    char hostname[64];
+    struct sock_address_book book;
+};
+
+/* Second exchange: could I map them all? */
+struct join_verdict { uint8_t failed; char text[247]; };
+
+struct joining {
+    uno_comm *comm;
+    struct boot *boot;
+    struct join_info *infos;
+    struct text settings;
+};
+
+static uint64_t own_start_ticks(void)
+{
+    char buf[1024];
+    FILE *f = fopen("/proc/self/stat", "re");
+    if (!f)
+        return 0;
+    size_t n = fread(buf, 1, sizeof buf - 1, f);
+    fclose(f);
+    buf[n] = 0;
+    const char *p = strrchr(buf, ')'); /* the name may hold anything */
+    unsigned long long ticks = 0;
+    if (!p || sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) != 1)
+        return 0;
+    return ticks;
+}
+
+/* UNISONO_HOST if set, else boot id and network namespace: containers that share neither are different hosts. */
+static id128 host_key(const struct config *cfg)
+{
+    if (cfg->host[0])
+        return hash128(cfg->host, strlen(cfg->host), 1);
+    struct { char boot[40]; uint64_t dev, ino; } key;
+    memset(&key, 0, sizeof key);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        if (!fgets(key.boot, sizeof key.boot, f))
+            key.boot[0] = 0;
+        fclose(f);
+    }
+    struct stat st;
+    if (stat("/proc/self/ns/net", &st) == 0) {
+        key.dev = st.st_dev;
+        key.ino = st.st_ino;
+    }
+    if (!key.boot[0] && gethostname(key.boot, sizeof key.boot - 1) != 0)
+        key.ino = (uint64_t)getpid();
+    return hash128(&key, sizeof key, 2);
+}
+
+static uint64_t processor_set(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    id128 h = hash128(&set, sizeof set, 3);
+    return h.lo ^ h.hi;
+}
+
+static uno_err describe(struct joining *j, struct join_info *me)
+{
+    uno_comm *c = j->comm;
+    memset(me, 0, sizeof *me);
+    me->version = UNO_VERSION;
+    me->word_bits = (uint32_t)(sizeof(void *) * 8);
+    me->uid = (uint32_t)getuid();
+    me->processors = (uint32_t)topo_processors();
+    me->pid = getpid();
+    me->start_ticks = own_start_ticks();
+    me->host = host_key(&c->cfg);
+    me->processor_set = processor_set();
+    net_segment_ref(c->segment, &me->region);
+    gethostname(me->hostname, sizeof me->hostname - 1);
+    if (c->job->net)
+        net_proc_address(c->job->net, &me->book);
+    TRY(config_fingerprint(&c->cfg, &j->settings));
+    id128 h = hash128(j->settings.s, j->settings.len, 4);
+    me->settings = h.lo ^ h.hi;
+    return UNO_OK;
+}
+
+/* ---- after the exchange ------------------------------------------------------------------------------------------ */
+
+static uno_err check_versions(const struct joining *j)
+{
+    for (int r = 1; r < j->comm->size; r++) {
+        const struct join_info *a = &j->infos[0], *b = &j->infos[r];
+        if (a->version != b->version)
+            return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs version %u and rank %d (%.60s) version %u of this library",
+                           a->hostname, a->version, r, b->hostname, b->version);
+        if (a->word_bits != b->word_bits)
+            return err_set(UNO_ERR_MISMATCH, "rank 0 has words of %u bits and rank %d of %u", a->word_bits, r, b->word_bits);
+    }
+    return UNO_OK;
+}
+
+/* Settings differ somewhere: fetch the texts and name the first line that differs. Every rank comes to the same sentence. */
+static uno_err check_settings(struct joining *j)
+{
+    uno_comm *c = j->comm;
+    bool differ = false;
+    for (int r = 1; r < c->size; r++)
+        differ = differ || j->infos[r].settings != j->infos[0].settings;
+    if (!differ)
+        return UNO_OK;
+    enum { BYTES = 4096 };
+    char mine[BYTES] = "", *all = mem_array((size_t)c->size, BYTES);
+    if (!all)
+        return UNO_ERR_MEMORY;
+    snprintf(mine, sizeof mine, "%s", j->settings.s);
+    uno_err err = boot_exchange(j->boot, mine, sizeof mine, all);
+    for (int r = 1; r < c->size && err == UNO_OK; r++) {
+        char *a = all, *b = all + (size_t)r * BYTES;
+        a[BYTES - 1] = b[BYTES - 1] = 0;
+        while (*a && *b && err == UNO_OK) {
+            size_t la = strcspn(a, "\n"), lb = strcspn(b, "\n");
+            if (la != lb || memcmp(a, b, la) != 0)
+                err = err_set(UNO_ERR_CONFIG, "settings differ: rank 0 (%.60s) has %.*s, rank %d (%.60s) has %.*s; give all ranks the same",
+                              j->infos[0].hostname, (int)la, a, r, j->infos[r].hostname, (int)lb, b);
+            a += la + (a[la] == '\n');
+            b += lb + (b[lb] == '\n');
+        }
+    }
+    free(all);
+    return err;
+}
+
+static bool same_host(const struct join_info *a, const struct join_info *b)
+{
+    return id128_equal(a->host, b->host) && a->uid == b->uid;
+}
+
+static uno_err map_region(uno_comm *c, int r)
+{
+    void *base;
+    TRY(net_segment_map(&c->region_refs[r], &base));
+    struct net_region *region = base;
+    if (c->region_refs[r].bytes < net_region_bytes(c->size) || !net_region_check(region, c->size)) {
+        net_segment_unmap(&c->region_refs[r]);
+        return err_set(UNO_ERR_UNREACHABLE, "rank %d has another memory layout", r);
+    }
+    c->regions[r] = region;
+    return UNO_OK;
+}
+
+/* Map the regions of this host's ranks and agree on who could: a rank with any failure counts as a host of its own. */
+static uno_err map_host(struct joining *j)
+{
+    uno_comm *c = j->comm;
+    struct join_verdict mine = {0}, *all = mem_array((size_t)c->size, sizeof *all);
+    if (!all)
+        return UNO_ERR_MEMORY;
+    for (int r = 0; r < c->size && !mine.failed; r++) {
+        c->region_refs[r] = j->infos[r].region;
+        if (r != c->rank && !c->cfg.shm_disable && same_host(&j->infos[r], &j->infos[c->rank]) && map_region(c, r) != UNO_OK) {
+            mine.failed = 1;
+            snprintf(mine.text, sizeof mine.text, "%.240s", err_text());
+        }
+    }
+    uno_err err = boot_exchange(j->boot, &mine, sizeof mine, all);
+    for (int r = 0; r < c->size && err == UNO_OK; r++) {
+        int host = r;
+        for (int q = 0; q < r && !all[r].failed && !c->cfg.shm_disable; q++)
+            if (same_host(&j->infos[q], &j->infos[r]) && !all[q].failed) {
+                host = c->host_of[q];
+                break;
+            }
+        c->host_of[r] = host == r ? c->nhosts++ : host;
+        all[r].text[sizeof all[r].text - 1] = 0;
+        if (all[r].failed && c->rank == 0)
+            LOG(LOG_WARN, LOG_INIT, "rank %d uses TCP inside its host: %s", r, all[r].text);
+    }
+    for (int r = 0; r < c->size; r++)
+        if (c->regions[r] && r != c->rank && (err != UNO_OK || c->host_of[r] != c->host_of[c->rank])) {
+            net_segment_unmap(&c->region_refs[r]);
+            c->regions[r] = NULL;
+        }
+    free(all);
+    return err;
+}
+
+/* More ranks of this host on one set of processors than it has? */
+static bool crowded(const struct joining *j)
+{
+    const uno_comm *c = j->comm;
+    for (int r = 0; r < c->size; r++) {
+        uint32_t sharing = 0;
+        for (int q = 0; q < c->size; q++)
+            sharing += c->host_of[q] == c->host_of[c->rank] && j->infos[q].processor_set == j->infos[r].processor_set;
+        if (c->host_of[r] == c->host_of[c->rank] && sharing > j->infos[r].processors)
+            return true;
+    }
+    return false;
+}
+
+static uno_err fill_job(struct joining *j)
+{
+    uno_comm *c = j->comm;
+    struct job *job = c->job;
+    job->members = mem_array((size_t)c->size, sizeof *job->members);
+    job->host_of = mem_array((size_t)c->size, sizeof *job->host_of);
+    job->links = mem_array((size_t)c->size, sizeof(struct net_link *));
+    if (!job->members || !job->host_of || !job->links)
+        return UNO_ERR_MEMORY;
+    job->nhosts = c->nhosts;
+    for (int r = 0; r < c->size; r++) {
+        const struct join_info *i = &j->infos[r];
+        struct watch_member *m = &job->members[r];
+        m->process = r;
+        m->host = job->host_of[r] = c->host_of[r];
+        m->pid = i->pid;
+        m->start_ticks = i->start_ticks;
+        snprintf(m->hostname, sizeof m->hostname, "%.63s", i->hostname);
+        m->book = i->book;
+        c->job_rank[r] = r;
+        if (job->net && c->host_of[r] != c->host_of[c->rank])
+            TRY(net_link_get(job->net, r, &m->book, &job->links[r]));
+    }
+    return UNO_OK;
+}
+
+/* ---- callbacks of net and watch (steward's thread) -------------------------------------------------------------------- */
+
+static void on_control(void *arg, int from, const void *data, size_t bytes)
+{
+    struct job *job = arg;
+    if (job->watch)
+        watch_on_control(job->watch, from, data, bytes);
+}
+
+static void on_down(void *arg, int from, bool clean, bool fin, const char *text)
+{
+    struct job *job = arg;
+    if (job->watch)
+        watch_on_down(job->watch, from, clean, fin, text);
+}
+
+static void tell_gone(struct job *job, int process, bool in_order, const char *text)
+{
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c; c = c->next_in_job)
+        for (int r = 0; r < c->size; r++)
+            if (job->members[c->job_rank[r]].process == process && r != c->rank)
+                comm_rank_gone(c, r, in_order, text);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void on_dead(void *arg, int process, const char *text)
+{
+    tell_gone(arg, process, false, text);
+}
+
+static void on_left(void *arg, int process, const char *text)
+{
+    tell_gone(arg, process, true, text);
+}
+
+static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text)
+{
+    uno_comm *c = job_find(arg, comm_id);
+    if (!c)
+        return;
+    (void)comm_fail(c, code, rank, false, text);
+    comm_release(c);
+}
+
+/* Did this process say goodbye in a region that we can read? */
+static bool said_goodbye(void *arg, int process)
+{
+    struct job *job = arg;
+    bool yes = false;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c && !yes; c = c->next_in_job)
+        for (int r = 0; r < c->size && !yes; r++)
+            if (c->regions[r] && job->members[c->job_rank[r]].process == process) /* acquire: pairs with say_goodbye */
+                yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0;
+    pthread_mutex_unlock(&job->lock);
+    return yes;
+}
+
+static uno_err start_steward(uno_comm *c)
+{
+    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .net = c->job->net,
+                                .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort, .said_goodbye = said_goodbye,
+                                .arg = c->job};
+    return watch_start(&opt, &c->job->watch);
+}
+
+/* ---- the way in -------------------------------------------------------------------------------------------------------- */
+
+uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm)
+{
+    uno_comm *c = mem_zalloc(sizeof *c);
+    if (!c)
+        return UNO_ERR_MEMORY;
+    size_t n = (size_t)size;
+    c->magic = COMM_MAGIC;
+    c->fork_generation = fork_generation();
+    c->rank = rank;
+    c->size = size;
+    c->cfg = *cfg;
+    snprintf(c->name, sizeof c->name, "%s", name ? name : "");
+    pthread_mutex_init(&c->walk, NULL);
+    pthread_mutex_init(&c->issue, NULL);
+    pthread_mutex_init(&c->fail_lock, NULL);
+    c->job_rank = mem_array(n, sizeof *c->job_rank);
+    c->host_of = mem_array(n, sizeof *c->host_of);
+    c->regions = mem_array(n, sizeof *c->regions);
+    c->region_refs = mem_array(n, sizeof *c->region_refs);
+    c->peers = mem_array(n, sizeof *c->peers);
+    c->gone = mem_array(n, sizeof *c->gone);
+    void *base;
+    if (!c->job_rank || !c->host_of || !c->regions || !c->region_refs || !c->peers || !c->gone ||
+        net_segment_new(net_region_bytes(size), "unisono-region", &c->segment, &base) != UNO_OK) {
+        uno_err err = c->gone ? UNO_ERR_SYSTEM : UNO_ERR_MEMORY;
+        comm_free(c);
+        return err;
+    }
+    c->region = base;
+    net_region_init(c->region, size);
+    c->regions[rank] = c->region;
+    *comm = c;
+    return UNO_OK;
+}
+
+uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
+{
+    bool tcp = false;
+    for (int r = 0; r < c->size; r++) {
+        struct net_peer *p = &c->peers[r];
+        p->host = c->host_of[r];
+        p->process = c->job->members[c->job_rank[r]].process;
+        p->region = c->regions[r];
+        p->link = c->job->links ? c->job->links[c->job_rank[r]] : NULL;
+        bool same_process = c->regions[r] && c->region_refs[r].pid == getpid();
+        p->carrier = r == c->rank ? NET_SELF : same_process ? NET_THREAD : c->regions[r] ? NET_SHM : NET_TCP;
+        tcp = tcp || p->carrier == NET_TCP;
+    }
+    struct net_comm_options opt = {.id = c->id, .rank = c->rank, .size = c->size, .peers = c->peers, .region = c->region,
+                                   .lend = c->cfg.lend};
+    TRY(net_comm_new(&opt, &c->net));
+    struct planner_settings s = {.algo = c->cfg.algo, .buffsize = c->cfg.buffsize, .memory_limit = c->cfg.memory_limit,
+                                 .channels = (int)c->cfg.channels, .small = c->cfg.small && c->nhosts == 1, .nranks = c->size,
+                                 .host_of = c->host_of, .costs = *costs};
+    TRY(planner_new(&s, &c->planner));
+    TRY(plancache_new(&c->cache));
+    c->env.rank = c->rank;
+    c->env.size = c->size;
+    c->env.net = c->net;
+    c->env.region = c->region;
+    c->env.regions = c->regions;
+    c->env.proc = tcp ? c->job->net : NULL;
+    c->env.look = engine_look;
+    c->env.look_arg = c;
+    c->env.ring_limit = NET_RING_ENTRIES;
+    return p2p_new(&c->env, &c->p2p);
+}
+
+void comm_free(uno_comm *c)
+{
+    if (!c)
+        return;
+    p2p_free(c->p2p);
+    net_comm_free(c->net);
+    job_detach(c);
+    plancache_free(c->cache);
+    planner_free(c->planner);
+    if (c->regions)
+        for (int r = 0; r < c->size; r++)
+            if (c->regions[r] && r != c->rank)
+                net_segment_unmap(&c->region_refs[r]);
+    net_segment_free(c->segment);
+    free(c->env.scratch);
+    free(c->run);
+    free(c->ops);
+    free(c->gone);
+    free(c->peers);
+    free(c->region_refs);
+    free(c->regions);
+    free(c->host_of);
+    free(c->job_rank);
+    pthread_mutex_destroy(&c->walk);
+    pthread_mutex_destroy(&c->issue);
+    pthread_mutex_destroy(&c->fail_lock);
+    c->magic = 0;
+    free(c);
+}
+
+static struct topo_costs agreed_costs(const struct joining *j)
+{
+    struct topo_costs costs = topo_costs_default;
+    uint64_t least = UINT64_MAX;
+    for (int r = 0; r < j->comm->size; r++) {
+        uint64_t sum = 0, seen = 0; /* distinct sets of processors on r's host */
+        for (int q = 0; q < j->comm->size; q++) {
+            bool first = j->comm->host_of[q] == j->comm->host_of[r];
+            for (int p = 0; p < q && first; p++)
+                first = j->comm->host_of[p] != j->comm->host_of[r] || j->infos[p].processor_set != j->infos[q].processor_set;
+            if (first && seen++ < 1024)
+                sum += j->infos[q].processors;
+        }
+        least = MIN(least, sum);
+        if (j->comm->size > 64)
+            break; /* hosts are alike in large jobs; the loop is cubic */
+    }
+    costs.processors = MAX(least, 1);
+    return costs;
+}
+
+static uno_err make_job(uno_comm *c, const uno_id *id)
+{
+    struct job *job = mem_zalloc(sizeof *job);
+    if (!job)
+        return UNO_ERR_MEMORY;
+    pthread_mutex_init(&job->lock, NULL);
+    job->rank = c->rank;
+    job->size = c->size;
+    job_add(job);
+    job_attach(job, c);
+    struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .on_control = on_control, .on_down = on_down, .arg = job};
+    boot_id_key(id, &opt.key, &opt.job);
+    job->id = opt.job;
+    c->id = hash_mix(opt.job, 1);
+    return c->size > 1 ? net_proc_new(&opt, &job->net) : UNO_OK;
+}
+
+static uno_err exchange_all(struct joining *j, const uno_id *id, uint64_t deadline_ns)
+{
+    uno_comm *c = j->comm;
+    TRY(make_job(c, id));
+    struct join_info me;
+    TRY(describe(j, &me));
+    j->infos = mem_array((size_t)c->size, sizeof *j->infos);
+    if (!j->infos)
+        return UNO_ERR_MEMORY;
+    TRY(boot_open(id, c->rank, c->size, &c->cfg, deadline_ns, &j->boot));
+    TRY(boot_exchange(j->boot, &me, sizeof me, j->infos));
+    TRY(check_versions(j));
+    TRY(check_settings(j));
+    TRY(map_host(j));
+    if (c->nhosts == 1 && c->job->net) {
+        net_proc_free(c->job->net);
+        c->job->net = NULL;
+    }
+    return fill_job(j);
+}
+
+static void configure_process(const struct config *cfg, int rank)
+{
+    static const enum log_level levels[] = {LOG_WARN, LOG_WARN, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE, LOG_INFO};
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static bool configured;
+    pthread_mutex_lock(&once);
+    if (!configured) {
+        char label[32];
+        snprintf(label, sizeof label, "rank %d", rank);
+        log_configure(levels[cfg->debug], config_topics(cfg), label, NULL);
+        exec_wait_configure(cfg->spin);
+        net_doze_register();
+        if (cfg->fault[0]) {
+            char point[32];
+            long nth = 0;
+            if (sscanf(cfg->fault, "%31[^:]:%ld", point, &nth) == 2)
+                fault_arm(point, nth);
+        }
+        configured = true;
+    }
+    pthread_mutex_unlock(&once);
+}
+
+static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, const struct config *cfg, const char *name)
+{
+    configure_process(cfg, rank);
+    uint64_t deadline = clock_after(cfg->join_timeout);
+    struct joining j = {0};
+    TRY(comm_alloc(rank, nranks, cfg, name, &j.comm));
+    uno_err err = exchange_all(&j, id, deadline);
+    if (err == UNO_OK) {
+        struct topo_costs costs = agreed_costs(&j);
+        j.comm->env.crowded = crowded(&j);
+        err = comm_assemble(j.comm, &costs);
+    }
+    if (err == UNO_OK && nranks > 1)
+        err = start_steward(j.comm);
+    if (j.boot)
+        boot_close(j.boot);
+    free(j.infos);
+    text_free(&j.settings);
+    if (err != UNO_OK) {
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", err_text());
+        comm_free(j.comm);
+        return err_set(err, "rank %d of %d could not join: %s", rank, nranks, text);
+    }
+    if (rank == 0)
+        LOG(LOG_INFO, LOG_INIT, "joined, %d ranks on %d host%s", nranks, j.comm->nhosts, j.comm->nhosts == 1 ? "" : "s");
+    *comm = j.comm;
+    return UNO_OK;
+}
+
+static uno_err program_config(const uno_config *config, struct config *cfg)
+{
+    struct config_program program = {-1, -1};
+    if (config) {
+        if (config->magic != UNO_CONFIG_MAGIC || config->size < sizeof(uno_config))
+            return err_set(UNO_ERR_ARG, "config was not initialised with UNO_CONFIG_INIT");
+        program.timeout_s = config->timeout_s;
+        program.join_timeout_s = config->join_timeout_s;
+    }
+    return config_load(cfg, &program);
+}
+
+uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config)
+{
+    struct config cfg;
+    TRY(program_config(config, &cfg));
+    return join(comm, nranks, id, rank, &cfg, config ? config->name : NULL);
+}
+
+uno_err join_env(uno_comm **comm, const uno_config *config)
+{
+    struct config cfg;
+    TRY(program_config(config, &cfg));
+    bool launched = false;
+    for (int i = 0; i < boot_source_count && !launched; i++)
+        launched = boot_sources[i].detect(&cfg);
+    if (!launched)
+        return join_all(comm, 1, config);
+    struct boot_place place;
+    memset(&place, 0, sizeof place);
+    TRY(boot_from_env(&cfg, &place));
+    return join(comm, place.size, &place.id, place.rank, &cfg, config ? config->name : NULL);
+}
+
+/* ---- all ranks in this process -------------------------------------------------------------------------------------------- */
+
+static uno_err fill_local_job(struct job *job, int n)
+{
+    job->members = mem_array((size_t)n, sizeof *job->members);
+    job->host_of = mem_array((size_t)n, sizeof *job->host_of);
+    if (!job->members || !job->host_of)
+        return UNO_ERR_MEMORY;
+    job->rank = -1;
+    job->size = n;
+    job->nhosts = 1;
+    for (int r = 0; r < n; r++) {
+        job->members[r].pid = getpid();
+        gethostname(job->members[r].hostname, sizeof job->members[r].hostname - 1);
+    }
+    return auth_random(&job->id, sizeof job->id);
+}
+
+static uno_err join_locally(uno_comm **comms, int n, const struct config *cfg, const char *name)
+{
+    struct job *job = mem_zalloc(sizeof *job);
+    if (!job)
+        return UNO_ERR_MEMORY;
+    pthread_mutex_init(&job->lock, NULL);
+    job_add(job);
+    job->refs = 1; /* so that a failure half way does not free it under us */
+    uno_err err = fill_local_job(job, n);
+    for (int r = 0; r < n && err == UNO_OK; r++) {
+        err = comm_alloc(r, n, cfg, name, &comms[r]);
+        if (err == UNO_OK)
+            job_attach(job, comms[r]);
+    }
+    struct topo_costs costs = topo_costs_default;
+    costs.processors = (uint64_t)topo_processors();
+    for (int r = 0; r < n && err == UNO_OK; r++) {
+        uno_comm *c = comms[r];
+        c->id = hash_mix(job->id, 1);
+        c->nhosts = 1;
+        c->env.crowded = n > topo_processors();
+        for (int q = 0; q < n && err == UNO_OK; q++) {
+            c->job_rank[q] = q;
+            net_segment_ref(comms[q]->segment, &c->region_refs[q]);
+            if (q != r)
+                err = map_region(c, q);
+        }
+        if (err == UNO_OK)
+            err = comm_assemble(c, &costs);
+    }
+    pthread_mutex_lock(&job->lock);
+    bool unused = --job->refs == 0;
+    pthread_mutex_unlock(&job->lock);
+    if (unused)
+        job_drop(job);
+    return err;
+}
+
+uno_err join_all(uno_comm **comms, int n, const uno_config *config)
+{
+    struct config cfg;
+    TRY(program_config(config, &cfg));
+    configure_process(&cfg, 0);
+    memset(comms, 0, (size_t)n * sizeof *comms);
+    uno_err err = join_locally(comms, n, &cfg, config ? config->name : NULL);
+    if (err == UNO_OK)
+        return UNO_OK;
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", err_text());
+    for (int r = 0; r < n; r++) {
+        comm_free(comms[r]);
+        comms[r] = NULL;
+    }
+    return err_set(err, "%s", text);
+}
