@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_doctor.c - `unisono doctor --env`: what the environment does here, and what it does not do. What is known about names and
+ * values is the library's (unisono_watch.h); this file prints it.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "output.h"
+#include "unisono_watch.h"
+
+struct report {
+    uno_setting *settings;
+    size_t nsettings;
+    uno_setting_finding *findings;
+    size_t nfindings;
+};
+
+static void usage(void)
+{
+    printf("usage: unisono doctor [--env] [--all] [--json]\n\n"
+           "Lists every setting with its value and where that comes from, then what is wrong with the environment: values that a\n"
+           "rank would reject, names that nobody reads, variables without effect here.\n\n"
+           "      --env    look at the environment (the default, and the only thing looked at today)\n"
+           "      --all    also say what each setting means and what is legal\n"
+           "      --json   for programs\n\n"
+           "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = not done.\n");
+}
+
+static bool is_finding(const uno_setting_finding *f)
+{
+    return strcmp(f->what, "used") != 0;
+}
+
+static size_t complaints(const struct report *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->nfindings; i++)
+        n += is_finding(&r->findings[i]);
+    return n;
+}
+
+/* ---- for people -------------------------------------------------------------------------------------- */
+
+static void print_setting(const uno_setting *s, bool all, int width)
+{
+    bool chosen = strcmp(s->source, "default") != 0, illegal = strcmp(s->source, "illegal") == 0;
+    printf("  %s%-*s  %s%s", out_colour(stdout, illegal ? OUT_RED : chosen ? OUT_BOLD : OUT_PLAIN), width, s->name,
+           *s->value ? s->value : "-", out_colour(stdout, OUT_PLAIN));
+    if (!illegal)
+        printf("  %s(%s)%s", out_colour(stdout, OUT_DIM), s->source, out_colour(stdout, OUT_PLAIN));
+    putchar('\n');
+    if (!all)
+        return;
+    printf("  %*s    %s\n", width, "", s->help);
+    printf("  %*s    %s%s%s; default %s%s%s\n", width, "", s->kind, *s->legal ? ": " : "", s->legal, *s->dflt ? s->dflt : "empty",
+           *s->foreign ? "; also read as " : "", s->foreign);
+}
+
+static void print_findings(const struct report *r)
+{
+    static const struct { const char *what, *title; enum out_colour colour; } kinds[] = {
+        {"illegal", "A rank would reject", OUT_RED},     {"unknown", "Nobody reads", OUT_YELLOW},
+        {"overridden", "Overridden", OUT_YELLOW},        {"no-effect", "Without effect here", OUT_YELLOW},
+        {"used", "Used", OUT_GREEN},
+    };
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        bool titled = false;
+        for (size_t i = 0; i < r->nfindings; i++) {
+            const uno_setting_finding *f = &r->findings[i];
+            if (strcmp(f->what, kinds[k].what) != 0)
+                continue;
+            if (!titled)
+                printf("\n%s%s%s\n", out_colour(stdout, kinds[k].colour), kinds[k].title, out_colour(stdout, OUT_PLAIN));
+            titled = true;
+            printf("  %s=%s\n      %s\n", f->name, f->value, f->text);
+        }
+    }
+}
+
+static void print_people(const struct report *r, bool all)
+{
+    size_t width = 0, bad = complaints(r);
+    for (size_t i = 0; i < r->nsettings; i++)
+        if (strlen(r->settings[i].name) > width)
+            width = strlen(r->settings[i].name);
+    printf("Settings in force\n");
+    for (size_t i = 0; i < r->nsettings; i++)
+        print_setting(&r->settings[i], all, (int)width);
+    print_findings(r);
+    if (bad)
+        printf("\n%zu finding%s.\n", bad, bad == 1 ? "" : "s");
+    else
+        printf("\nNothing to complain about.\n");
+}
+
+/* ---- for programs --------------------------------------------------------------------------------------- */
+
+static void json_field(const char *key, const char *value, bool last)
+{
+    printf("\"%s\": ", key);
+    out_json_string(stdout, value);
+    fputs(last ? "" : ", ", stdout);
+}
+
+static void print_json(const struct report *r)
+{
+    printf("{\"settings\": [");
+    for (size_t i = 0; i < r->nsettings; i++) {
+        const uno_setting *s = &r->settings[i];
+        printf("%s\n  {", i ? "," : "");
+        json_field("name", s->name, false);
+        json_field("value", s->value, false);
+        json_field("source", s->source, false);
+        json_field("kind", s->kind, false);
+        json_field("default", s->dflt, false);
+        json_field("legal", s->legal, false);
+        json_field("foreign", s->foreign, false);
+        json_field("help", s->help, true);
+        putchar('}');
+    }
+    printf("],\n \"findings\": [");
+    for (size_t i = 0; i < r->nfindings; i++) {
+        const uno_setting_finding *f = &r->findings[i];
+        printf("%s\n  {", i ? "," : "");
+        json_field("name", f->name, false);
+        json_field("value", f->value, false);
+        json_field("what", f->what, false);
+        json_field("text", f->text, true);
+        putchar('}');
+    }
+    printf("],\n \"complaints\": %zu}\n", complaints(r));
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    static const struct option options[] = {{"env", no_argument, NULL, 'e'},  {"all", no_argument, NULL, 'a'},
+                                            {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool all = false, json = false;
+    opterr = 0;
+    optind = 0;
+    for (int letter, at = 1; (letter = getopt_long(argc, argv, "+h", options, NULL)) != -1; at = optind) {
+        if (letter == 'h') {
+            usage();
+            return CLI_GOOD;
+        }
+        if (letter == '?')
+            return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
+        all = all || letter == 'a';
+        json = json || letter == 'j';
+    }
+    if (optind < argc)
+        return out_error("doctor", "\"%s\" is not understood: the doctor reads the environment alone; `unisono doctor --help`", argv[optind]);
+    struct report r = {0};
+    if (uno_settings(&r.settings, &r.nsettings) != UNO_OK || uno_settings_audit(&r.findings, &r.nfindings) != UNO_OK) {
+        uno_settings_free(r.settings, r.nsettings);
+        return out_error("doctor", "%s", uno_last_error(NULL));
+    }
+    json ? print_json(&r) : print_people(&r, all);
+    int rc = complaints(&r) ? CLI_BAD : CLI_GOOD;
+    uno_settings_free(r.settings, r.nsettings);
+    uno_settings_audit_free(r.findings, r.nfindings);
+    return rc;
+}
