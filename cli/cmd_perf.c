@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_perf.c - `unisono perf COLLECTIVE`: measure, check, report. */
+/* cmd_perf.c - `unisono perf COLLECTIVE`: measure, check, report. What each stage does stands in perf.h. */
 #include "cli.h"
-#include "output.h"
+#include "perf.h"
 
 int cmd_perf(int argc, char **argv)
 {
-    return out_error("perf", "this build has no benchmark yet");
+    struct perf_options options;
+    switch (perf_options_parse(argc, argv, &options)) {
+    case OPTIONS_RUN:
+        return perf_launch(&options, perf_sweep);
+    case OPTIONS_DONE:
+        return CLI_GOOD;
+    default:
+        return CLI_ERROR;
+    }
 }
