@@ -21,6 +21,10 @@ int planner_flat2_parts(const struct plan_params *p);
 uno_err planner_flat2_generate(const struct plan *plan, int rank, struct plan_prog *prog);
 int planner_ring_parts(const struct plan_params *p);
 uno_err planner_ring_generate(const struct plan *plan, int rank, struct plan_prog *prog);
+int planner_tree_parts(const struct plan_params *p);
+uno_err planner_tree_generate(const struct plan *plan, int rank, struct plan_prog *prog);
+int planner_hd_parts(const struct plan_params *p);
+uno_err planner_hd_generate(const struct plan *plan, int rank, struct plan_prog *prog);
 
 /* ---- short forms -------------------------------------------------------------------------------------- */
 static inline int gen_mod(int a, int n) { return (a % n + n) % n; }
