@@ -25,6 +25,9 @@ int planner_tree_parts(const struct plan_params *p);
 uno_err planner_tree_generate(const struct plan *plan, int rank, struct plan_prog *prog);
 int planner_hd_parts(const struct plan_params *p);
 uno_err planner_hd_generate(const struct plan *plan, int rank, struct plan_prog *prog);
+bool planner_two_level_fits(const struct plan_params *p);
+int planner_two_level_parts(const struct plan_params *p);
+uno_err planner_two_level_generate(const struct plan *plan, int rank, struct plan_prog *prog);
 
 /* ---- short forms -------------------------------------------------------------------------------------- */
 static inline int gen_mod(int a, int n) { return (a % n + n) % n; }

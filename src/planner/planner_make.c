@@ -46,6 +46,9 @@ const struct planner_algo planner_algos[] = {
      planner_tree_generate, "double binary tree (binomial for gather and scatter); latency grows with the logarithm of the ranks"},
     {"hd", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(BARRIER), one_channel,
      planner_hd_parts, planner_hd_generate, "recursive halving and doubling; logarithmically many rounds and few bytes"},
+    {"two_level", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER),
+     planner_two_level_fits, planner_two_level_parts, planner_two_level_generate,
+     "inside hosts, between hosts with as many leaders as the smallest host has ranks, inside hosts"},
 };
 const int planner_algo_count = ARRAY_LEN(planner_algos);
 
@@ -173,7 +176,7 @@ uno_err planner_make(const struct plan_params *params, struct plan **plan_out)
         plan->params.host_of = plan->host_of;
         plan->id = params_id(&plan->params, plan->host_of);
         plan->parts = algo->parts(&plan->params);
-        err = count_channels(plan);
+        err = plan->parts > 0 ? count_channels(plan) : UNO_ERR_MEMORY;
     }
     if (err != UNO_OK) {
         plan_free(plan);
