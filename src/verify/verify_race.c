@@ -22,6 +22,7 @@ struct access {
     int32_t cell, node;
     int32_t reader;  /* LENDS: the node that reads the loan last */
     uint8_t kind, buf;
+    bool onto_itself; /* of a copy that in place moves nothing and is skipped */
     int32_t chunk;
 };
 
@@ -178,14 +179,15 @@ static uno_err add_node(struct races *c, int node)
     int rank = proof_rank(c->p, node);
     struct access src = {.node = node, .kind = READS, .buf = s->src_buf, .chunk = s->src + n->i};
     struct access dst = {.node = node, .kind = WRITES, .buf = s->dst_buf, .chunk = s->dst + n->i};
-    if (op->reads_src) {
+    if (op->reads_src)
         src.cell = proof_cell(c->p, rank, (enum plan_buf)src.buf, src.chunk, c->in_place);
-        TRY(add_access(c, src));
-    }
-    if (op->writes_dst) {
+    if (op->writes_dst)
         dst.cell = proof_cell(c->p, rank, (enum plan_buf)dst.buf, dst.chunk, c->in_place);
+    src.onto_itself = dst.onto_itself = s->op == PLAN_COPY && src.cell == dst.cell;
+    if (op->reads_src)
+        TRY(add_access(c, src));
+    if (op->writes_dst)
         TRY(add_access(c, dst));
-    }
     if (!c->lent || !op->sends)
         return UNO_OK;
     if (op->writes_dst)
@@ -315,6 +317,9 @@ static uno_err say_race(const struct races *c, const struct access *w, const str
 static bool pair_races(const struct races *c, const struct access *w, const struct access *other)
 {
     if (w->node == other->node)
+        return false;
+    /* Such a copy acts only out of place, where it meets only those who use the same buffer. */
+    if ((w->onto_itself || other->onto_itself) && w->buf != other->buf)
         return false;
     int wat = c->local[w->node], oat = c->local[other->node];
     if (other->kind != LENDS)
