@@ -119,7 +119,7 @@ uno_err proof_begin(struct proof *p, const struct plan *plan, int k, bool shapes
 
 static uno_err no_place_for(struct proof *p)
 {
-    return proof_refute_rank(p, VERIFY_WRONG, -1, "%s has no in-place form, but the plan claims one", coll_name(p->plan->coll));
+    return proof_refute_rank(p, VERIFY_WRONG, -1, "%s has no in-place form", coll_name(p->plan->coll));
 }
 
 static uno_err prove_one(struct proof *p, const struct verify_options *opt)

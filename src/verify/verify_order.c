@@ -83,10 +83,11 @@ static uno_err say_cycle(struct proof *p, const struct search *s)
         char kind = s->kind[target];
         if (kind == 'o' && i > 0 && s->kind[s->queue[i - 1]] == 'o')
             continue;
-        if (shown++ == 7) {
-            text_add(&t, ", and so on round");
+        if (t.len > 230) { /* the verdict has room for about two more */
+            text_add(&t, ", and so on, back to the first");
             break;
         }
+        shown++;
         const char *verb = kind == 'o' ? "comes after" : kind == 'w' ? "waits for" : kind == 'm' ? "waits for a message of"
                                                                                                  : "waits for credit of";
         text_add(&t, "%s%s %s", shown == 1 ? "" : ", which ", verb,
