@@ -118,7 +118,7 @@ static void check_json_round_trip(const struct plan *plan)
 static struct plan *xml_round_trip(const struct plan *plan, bool unicast)
 {
     struct text xml = {0};
-    struct plan *back;
+    struct plan *back = NULL;
     if (plan_to_xml(plan, unicast, &xml) != UNO_OK || plan_from_xml(xml.s, xml.len, "round trip", &back) != UNO_OK)
         fail_msg("%s", err_text());
     text_free(&xml);
@@ -171,9 +171,9 @@ static void an_import_means_what_it_says(void **state)
     plan_free(plan);
 }
 
-static struct plan *generated(const char *algo, uno_coll coll, int nranks, const int *host_of)
+static struct plan *generated(const char *algo, uno_coll coll, int channels, const int *host_of)
 {
-    struct plan_params params = {.coll = coll, .nranks = nranks, .channels = 2, .host_of = host_of};
+    struct plan_params params = {.coll = coll, .nranks = 4, .channels = channels, .host_of = host_of};
     struct plan *plan;
     snprintf(params.algo, sizeof params.algo, "%s", algo);
     uno_err err = planner_make(&params, &plan);
@@ -188,8 +188,8 @@ static void generated_plans_round_trip(void **state)
     int made = 0;
     for (int a = 0; a < planner_algo_count; a++)
         for (int coll = 0; coll < UNO_ALL_GATHER_V; coll++)
-            for (int h = 0; h < 2; h++) {
-                struct plan *plan = generated(planner_algos[a].name, (uno_coll)coll, 4, h ? hosts : NULL);
+            for (int i = 0; i < 4; i++) {
+                struct plan *plan = generated(planner_algos[a].name, (uno_coll)coll, 1 + i / 2, i % 2 ? hosts : NULL);
                 if (!plan)
                     continue;
                 made++;

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan_api.c - unisono_plan.h for plans: public entry points of libunisono_plan, each a few calls into plan, planner and
+ * verify.
+ */
+#include "unisono_plan.h"
+
+#include "plan/plan.h"
+#include "planner/planner.h"
+#include "verify/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct uno_plan {
+    struct plan *plan;
+};
+
+#define MOST_RANKS 4096 /* what plans as text can hold */
+
+const char *uno_plan_last_error(void)
+{
+    return err_text();
+}
+
+void uno_text_free(char *text)
+{
+    free(text);
+}
+
+/* Hand a finished text over, or free it. */
+static uno_err give_text(uno_err err, struct text *t, char **text)
+{
+    if (err == UNO_OK && t->failed)
+        err = err_set(UNO_ERR_MEMORY, "no memory for the text");
+    if (err != UNO_OK)
+        text_free(t);
+    *text = err == UNO_OK ? t->s : NULL;
+    return err;
+}
+
+/* ---- making ------------------------------------------------------------------------------------- */
+
+static uno_err bad_hosts(const char *hosts, int nranks)
+{
+    return err_set(UNO_ERR_ARG, "hosts \"%.60s\" do not hold %d ranks; legal are \"2x4\" (two hosts with 4 ranks each) and "
+                   "\"3,5\" (ranks of each host), adding up to the number of ranks", hosts, nranks);
+}
+
+/* "3,5": ranks in order. */
+static uno_err listed_hosts(const char *hosts, int nranks, int *host_of)
+{
+    int rank = 0, host = 0;
+    for (const char *s = hosts;; host++) {
+        char *end;
+        long n = strtol(s, &end, 10);
+        if (end == s || n < 1 || n > nranks - rank)
+            return bad_hosts(hosts, nranks);
+        while (n-- > 0)
+            host_of[rank++] = host;
+        if (*end == 0)
+            return rank == nranks ? UNO_OK : bad_hosts(hosts, nranks);
+        if (*end != ',')
+            return bad_hosts(hosts, nranks);
+        s = end + 1;
+    }
+}
+
+/* *host_of: out, to be freed; NULL = one host. */
+static uno_err parse_hosts(const char *hosts, int nranks, int **host_of)
+{
+    int count, each, used = 0;
+    *host_of = NULL;
+    if (!hosts || nranks < 1)
+        return UNO_OK;
+    int *map = mem_array((size_t)nranks, sizeof *map);
+    if (!map)
+        return UNO_ERR_MEMORY;
+    uno_err err = UNO_OK;
+    if (sscanf(hosts, "%dx%d%n", &count, &each, &used) == 2 && hosts[used] == 0) {
+        if (count < 1 || each < 1 || (long long)count * each != nranks)
+            err = bad_hosts(hosts, nranks);
+        for (int r = 0; err == UNO_OK && r < nranks; r++)
+            map[r] = r / each;
+    } else {
+        err = listed_hosts(hosts, nranks, map);
+    }
+    if (err != UNO_OK)
+        free(map);
+    else
+        *host_of = map;
+    return err;
+}
+
+static uno_err check_params(const uno_plan_params *p)
+{
+    if (!p || p->size != sizeof *p)
+        return err_set(UNO_ERR_ARG, "params must be initialised with UNO_PLAN_PARAMS_INIT");
+    if ((unsigned)p->coll >= UNO_COLL_COUNT)
+        return err_set(UNO_ERR_ARG, "%d is not a collective", (int)p->coll);
+    if (p->coll >= UNO_ALL_GATHER_V)
+        return err_set(UNO_ERR_ARG, "a plan is never for %s; the v forms use the plan of the plain collective",
+                       coll_name(p->coll));
+    if (p->nranks < 1 || p->nranks > MOST_RANKS)
+        return err_set(UNO_ERR_ARG, "%d ranks; legal are 1 to %d", p->nranks, MOST_RANKS);
+    if (p->root < 0 || p->root >= p->nranks)
+        return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", p->root, p->nranks - 1);
+    if (p->channels < 0)
+        return err_set(UNO_ERR_ARG, "%d channels; legal are 1 and more, or 0 for the default", p->channels);
+    return UNO_OK;
+}
+
+/* A planner with default costs over the ranks as placed, and the request that params describe. */
+static uno_err open_planner(const uno_plan_params *p, const int *host_of, struct planner **planner, struct request *req)
+{
+    struct planner_settings settings = {.algo = p->algo ? p->algo : "", .memory_limit = 4u << 20,
+                                        .channels = p->channels, .small = true, .nranks = p->nranks, .host_of = host_of,
+                                        .costs = topo_costs_default};
+    for (int r = 0; host_of && r < p->nranks; r++)
+        settings.small = settings.small && host_of[r] == 0;
+    bool blocks = p->coll >= UNO_ALL_GATHER && p->coll <= UNO_SCATTER; /* counts are per block */
+    *req = (struct request){.coll = p->coll, .type = UNO_FLOAT32, .op = UNO_SUM, .root = p->root,
+                            .count = (size_t)(p->bytes / 4 / (blocks ? (uint64_t)p->nranks : 1))};
+    return planner_new(&settings, planner);
+}
+
+/* The algorithm and channels that the planner would take. The plan itself is made again, with the root as it is: what the
+ * planner chooses from has root 0, and ranks renumber themselves. */
+static uno_err choose(const uno_plan_params *p, const int *host_of, struct plan_params *params)
+{
+    struct planner *planner;
+    struct request req;
+    struct choice choice;
+    TRY(open_planner(p, host_of, &planner, &req));
+    uno_err err = planner_choose(planner, &req, &choice);
+    if (err == UNO_OK) {
+        memcpy(params->algo, choice.plan->params.algo, sizeof params->algo);
+        params->channels = choice.plan->params.channels;
+    }
+    planner_free(planner);
+    return err;
+}
+
+static uno_err make(const uno_plan_params *p, const int *host_of, struct plan **plan)
+{
+    struct plan_params params = {.coll = p->coll, .nranks = p->nranks, .channels = p->channels ? p->channels : 1,
+                                 .root = p->root, .host_of = host_of};
+    if (!p->algo)
+        TRY(choose(p, host_of, &params));
+    else if (strlen(p->algo) < sizeof params.algo)
+        strcpy(params.algo, p->algo);
+    else
+        memcpy(params.algo, p->algo, sizeof params.algo - 1); /* none is that long: planner_make lists the legal ones */
+    return planner_make(&params, plan);
+}
+
+uno_err uno_plan_make(const uno_plan_params *params, uno_plan **plan)
+{
+    int *host_of;
+    if (!plan)
+        return err_set(UNO_ERR_ARG, "plan is NULL");
+    *plan = NULL;
+    TRY(check_params(params));
+    TRY(parse_hosts(params->hosts, params->nranks, &host_of));
+    uno_plan *p = mem_zalloc(sizeof *p);
+    uno_err err = p ? make(params, host_of, &p->plan) : UNO_ERR_MEMORY;
+    free(host_of);
+    if (err != UNO_OK)
+        uno_plan_free(p);
+    else
+        *plan = p;
+    return err;
+}
+
+uno_err uno_plan_explain(const uno_plan_params *params, char **text)
+{
+    int *host_of;
+    struct planner *planner = NULL;
+    struct request req;
+    struct text t = {0};
+    if (!text)
+        return err_set(UNO_ERR_ARG, "text is NULL");
+    *text = NULL;
+    TRY(check_params(params));
+    TRY(parse_hosts(params->hosts, params->nranks, &host_of));
+    uno_err err = open_planner(params, host_of, &planner, &req);
+    if (err == UNO_OK)
+        err = planner_explain(planner, &req, true, &t);
+    planner_free(planner);
+    free(host_of);
+    return give_text(err, &t, text);
+}
+
+/* ---- loading, showing, facts ------------------------------------------------------------------------ */
+
+uno_err uno_plan_load(const char *path, uno_plan **plan)
+{
+    if (!path || !plan)
+        return err_set(UNO_ERR_ARG, "%s is NULL", path ? "plan" : "path");
+    *plan = NULL;
+    uno_plan *p = mem_zalloc(sizeof *p);
+    uno_err err = p ? plan_from_file(path, &p->plan) : UNO_ERR_MEMORY;
+    if (err == UNO_OK) {
+        err = verify_label_shapes(p->plan);
+        if (err == UNO_ERR_PLAN)
+            err = UNO_OK; /* it cannot be labelled because it is wrong: for uno_plan_verify to say */
+    }
+    if (err != UNO_OK)
+        uno_plan_free(p);
+    else
+        *plan = p;
+    return err;
+}
+
+void uno_plan_free(uno_plan *plan)
+{
+    if (!plan)
+        return;
+    plan_free(plan->plan);
+    free(plan);
+}
+
+uno_err uno_plan_algo(int index, uno_plan_algo_info *algo)
+{
+    if (index < 0 || index >= planner_algo_count || !algo)
+        return err_set(UNO_ERR_ARG, "there are algorithms 0 to %d and no %d", planner_algo_count - 1, index);
+    const struct planner_algo *a = &planner_algos[index];
+    *algo = (uno_plan_algo_info){.name = a->name, .help = a->help, .colls = a->colls};
+    return UNO_OK;
+}
+
+const char *uno_plan_coll_name(uno_coll coll)
+{
+    return coll_name(coll);
+}
+
+uno_err uno_plan_coll_parse(const char *name, uno_coll *coll)
+{
+    return name && coll ? coll_parse(name, coll) : err_set(UNO_ERR_ARG, "name or coll is NULL");
+}
+
+void uno_plan_facts_of(const uno_plan *plan, uno_plan_facts *facts)
+{
+    const struct plan *p = plan->plan;
+    int hosts = 0;
+    for (int r = 0; p->host_of && r < p->nranks; r++)
+        hosts = MAX(hosts, p->host_of[r]);
+    *facts = (uno_plan_facts){.name = p->name, .coll = p->coll, .nranks = p->nranks, .hosts = hosts + 1, .parts = p->parts,
+                              .channels = p->channels, .root = p->root, .slots = p->k_claimed, .in_place = p->in_place_ok,
+                              .out_of_place = p->out_of_place_ok, .imported = p->progs != NULL,
+                              .id = {p->id.lo, p->id.hi}};
+}
+
+uno_err uno_plan_show(const uno_plan *plan, uno_plan_form form, int rank, char **text)
+{
+    struct text t = {0};
+    if (!plan || !text)
+        return err_set(UNO_ERR_ARG, "%s is NULL", plan ? "text" : "plan");
+    *text = NULL;
+    if (rank >= 0 && form != UNO_PLAN_TEXT)
+        return err_set(UNO_ERR_ARG, "one rank alone can be shown as text only: JSON and XML hold whole plans");
+    switch (form) {
+    case UNO_PLAN_TEXT: return give_text(plan_print(plan->plan, rank, &t), &t, text);
+    case UNO_PLAN_JSON: return give_text(plan_to_json(plan->plan, &t), &t, text);
+    case UNO_PLAN_XML: return give_text(plan_to_xml(plan->plan, false, &t), &t, text);
+    case UNO_PLAN_XML_UNICAST: return give_text(plan_to_xml(plan->plan, true, &t), &t, text);
+    }
+    return err_set(UNO_ERR_ARG, "%d is not a form", (int)form);
+}
+
+/* ---- verifying ----------------------------------------------------------------------------------------- */
+
+uno_err uno_plan_verify(const uno_plan *plan, const uno_plan_verify_options *options, uno_plan_verdict *verdict)
+{
+    static const uno_plan_verify_options usual = UNO_PLAN_VERIFY_INIT;
+    const uno_plan_verify_options *o = options ? options : &usual;
+    struct verify_result r;
+    if (!plan || !verdict)
+        return err_set(UNO_ERR_ARG, "%s is NULL", plan ? "verdict" : "plan");
+    if (o->size != sizeof *o || o->slots < 0)
+        return err_set(UNO_ERR_ARG, "options must be initialised with UNO_PLAN_VERIFY_INIT, and slots must not be negative");
+    struct verify_options opt = {.k = o->slots, .in_place = o->in_place, .lent = o->lent};
+    TRY(verify_plan(plan->plan, &opt, &r));
+    *verdict = (uno_plan_verdict){.proved = r.kind == VERIFY_OK, .kind = verify_kind_names[r.kind], .rank = r.rank,
+                                  .lane = r.lane, .step = r.step};
+    if (!verdict->proved)
+        snprintf(verdict->reason, sizeof verdict->reason, "%s", r.reason);
+    return UNO_OK;
+}
