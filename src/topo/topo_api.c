@@ -80,8 +80,3 @@ uno_err uno_topology_check(const uno_topology *topology, char **text, int *count
     *count = topo_check(topology->graph, &t);
     return hand_over(UNO_OK, &t, text);
 }
-
-void uno_text_free(char *text)
-{
-    free(text);
-}

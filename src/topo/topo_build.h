@@ -7,6 +7,7 @@
 
 #define TOPO_KINDS (TOPO_RANK + 1)
 #define TOPO_MAX_NODES 1000000
+#define TOPO_MAX_DEPTH 16 /* so that walking the tree may recurse */
 
 struct topo_build {
     struct graph *graph;
@@ -23,6 +24,9 @@ uno_err topo_end(struct topo_build *b, struct graph **graph);
 
 /* Nearest node of that kind on the way up from `node`, itself included; -1 if none. */
 int topo_above(const struct graph *graph, int node, enum topo_kind kind);
+/* How many nodes of each kind hang below each node, itself included; one row a node, the caller frees. NULL: no memory. */
+typedef int topo_counts[TOPO_KINDS];
+topo_counts *topo_count_below(const struct graph *graph);
 /* hwloc's own XML (topo_hwloc.c). */
 uno_err topo_from_hwloc_xml(const char *path, struct graph **graph);
 /* Our JSON from memory (topo_json.c). */

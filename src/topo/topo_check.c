@@ -2,10 +2,12 @@
 /* topo_check.c - what looks wrong in a topology: sentences for the people who made or own the machine. */
 #include "topo_build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct lint {
     const struct graph *g;
+    topo_counts *counts;
     struct text *out;
     int found;
 };
@@ -16,18 +18,6 @@ static const char *host_name(const struct graph *g, int node)
 {
     int host = topo_above(g, node, TOPO_HOST);
     return host < 0 ? "?" : g->nodes[host].name[0] ? g->nodes[host].name : "the host";
-}
-
-static int below(const struct graph *g, int top, enum topo_kind kind)
-{
-    int n = 0;
-    for (int i = top + 1; i < g->nnodes; i++) {
-        int up = i;
-        while (up > top)
-            up = g->nodes[up].parent;
-        n += up == top && g->nodes[i].kind == kind;
-    }
-    return n;
 }
 
 static void check_nics(struct lint *l, int host)
@@ -50,7 +40,7 @@ static void check_nics(struct lint *l, int host)
             g->nodes[i].rate_bps * 10 <= fastest)
             FIND(l, "%s: network card %s is ten times or more slower than the fastest one; keep it out with UNISONO_SOCKET_IFNAME=^%s",
                  host_name(g, i), g->nodes[i].name, g->nodes[i].name);
-    if (unplaced && below(g, host, TOPO_NUMA) > 1)
+    if (unplaced && l->counts[host][TOPO_NUMA] > 1)
         FIND(l, "%s: it is not known to which NUMA node its network cards belong; the firmware does not say", host_name(g, host));
 }
 
@@ -62,13 +52,13 @@ static void check_nodes(struct lint *l, int host)
         const struct topo_node *n = &g->nodes[i];
         if (n->kind != TOPO_NUMA || topo_above(g, i, TOPO_HOST) != host)
             continue;
-        int cores = below(g, i, TOPO_CORE);
-        if (cores == 0 && below(g, host, TOPO_CORE) > 0)
+        int cores = l->counts[i][TOPO_CORE];
+        if (cores == 0 && l->counts[host][TOPO_CORE] > 0)
             FIND(l, "%s: NUMA node %d has memory and no cores", host_name(g, i), n->os_index);
         else if (least < 0 || cores < least)
             least = cores;
         most = MAX(most, cores);
-        if (n->mem_bytes == 0 && cores > 0 && below(g, host, TOPO_NUMA) > 1 && strncmp(g->source, "this", 4) == 0)
+        if (n->mem_bytes == 0 && cores > 0 && l->counts[host][TOPO_NUMA] > 1 && strncmp(g->source, "this", 4) == 0)
             FIND(l, "%s: NUMA node %d has cores and no memory; a slot is empty or failed", host_name(g, i), n->os_index);
     }
     if (least > 0 && most > least)
@@ -89,7 +79,7 @@ static void check_alike(struct lint *l)
         }
         static const enum topo_kind kinds[] = {TOPO_NUMA, TOPO_CORE, TOPO_NIC, TOPO_GPU};
         for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
-            int a = below(g, first, kinds[k]), b = below(g, i, kinds[k]);
+            int a = l->counts[first][kinds[k]], b = l->counts[i][kinds[k]];
             if (a != b)
                 FIND(l, "hosts differ: %s has %d of kind %s, %s has %d", host_name(g, first), a, topo_kind_names[kinds[k]], host_name(g, i), b);
         }
@@ -98,21 +88,37 @@ static void check_alike(struct lint *l)
         FIND(l, "there is no host in it");
 }
 
+static int pair_order(const void *x, const void *y)
+{
+    const int *a = x, *b = y;
+    return a[0] != b[0] ? (a[0] > b[0]) - (a[0] < b[0]) : (a[1] > b[1]) - (a[1] < b[1]);
+}
+
 static void check_links(struct lint *l)
 {
     const struct graph *g = l->g;
-    for (int i = 0; i < g->nlinks; i++) {
-        bool back = false;
-        for (int k = 0; k < g->nlinks && !back; k++)
-            back = g->links[k].a == g->links[i].b && g->links[k].b == g->links[i].a;
-        if (!back)
-            FIND(l, "the link from part %d to part %d has no way back", g->links[i].a, g->links[i].b);
+    int (*pairs)[2] = mem_array((size_t)g->nlinks, sizeof *pairs);
+    for (int i = 0; pairs && i < g->nlinks; i++) {
+        pairs[i][0] = g->links[i].a;
+        pairs[i][1] = g->links[i].b;
     }
+    if (pairs)
+        qsort(pairs, (size_t)g->nlinks, sizeof *pairs, pair_order);
+    for (int i = 0; pairs && i < g->nlinks; i++) {
+        int back[2] = {g->links[i].b, g->links[i].a};
+        if (!bsearch(back, pairs, (size_t)g->nlinks, sizeof *pairs, pair_order))
+            FIND(l, "the link from part %d to part %d has no way back", back[1], back[0]);
+    }
+    free(pairs);
 }
 
 int topo_check(const struct graph *graph, struct text *out)
 {
-    struct lint l = {.g = graph, .out = out};
+    struct lint l = {.g = graph, .out = out, .counts = topo_count_below(graph)};
+    if (!l.counts) {
+        out->failed = true;
+        return 0;
+    }
     check_alike(&l);
     for (int i = 0; i < graph->nnodes; i++)
         if (graph->nodes[i].kind == TOPO_HOST) {
@@ -120,5 +126,6 @@ int topo_check(const struct graph *graph, struct text *out)
             check_nics(&l, i);
         }
     check_links(&l);
+    free(l.counts);
     return l.found;
 }

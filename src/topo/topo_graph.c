@@ -27,6 +27,13 @@ int topo_add(struct topo_build *b, enum topo_kind kind, int parent, int os_index
         b->err = err_set(UNO_ERR_PARSE, "a topology of more than %d parts is not read", TOPO_MAX_NODES);
         return -1;
     }
+    int depth = 0;
+    for (int up = parent; up >= 0; up = g->nodes[up].parent)
+        depth++;
+    if (depth >= TOPO_MAX_DEPTH) {
+        b->err = err_set(UNO_ERR_PARSE, "a topology nested deeper than %d is not read", TOPO_MAX_DEPTH);
+        return -1;
+    }
     b->err = mem_grow(&g->nodes, &b->cap_nodes, (size_t)g->nnodes + 1, sizeof *g->nodes);
     if (b->err != UNO_OK)
         return -1;
@@ -64,6 +71,18 @@ int topo_above(const struct graph *graph, int node, enum topo_kind kind)
     while (node >= 0 && graph->nodes[node].kind != kind)
         node = graph->nodes[node].parent;
     return node;
+}
+
+topo_counts *topo_count_below(const struct graph *graph)
+{
+    topo_counts *counts = mem_array((size_t)graph->nnodes, sizeof *counts);
+    for (int i = graph->nnodes - 1; counts && i >= 0; i--) { /* children come after their parent */
+        const struct topo_node *n = &graph->nodes[i];
+        counts[i][n->kind]++;
+        for (int k = 0; k < TOPO_KINDS && n->parent >= 0; k++)
+            counts[n->parent][k] += counts[i][k];
+    }
+    return counts;
 }
 
 void topo_free(struct graph *graph)

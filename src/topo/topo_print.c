@@ -11,7 +11,9 @@
 struct printer {
     const struct graph *g;
     struct text *out;
-    char indent[256];
+    int *first, *next;     /* children: the first one of a node, the next one of the same parent; -1 = none */
+    int *numbers;          /* scratch, one a node */
+    char indent[8 * TOPO_MAX_DEPTH];
 };
 
 static void add_rate(struct text *out, uint64_t rate_bps)
@@ -54,29 +56,24 @@ static void add_sums(const struct graph *g, struct text *out)
 
 /* ---- ranges of numbers ------------------------------------------------------------------------------------- */
 
-static bool is_below(const struct graph *g, int node, int top)
-{
-    while (node > top)
-        node = g->nodes[node].parent;
-    return node == top;
-}
-
 static int int_order(const void *a, const void *b)
 {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* "0-3, 8-11" of the numbers of all nodes of a kind below `top`; returns how many there are. */
-static int add_numbers(const struct graph *g, int top, enum topo_kind kind, struct text *out)
+/* The processors at and below a node. */
+static int collect_processors(const struct printer *p, int node, int found)
 {
-    int n = 0, *list = mem_array((size_t)g->nnodes, sizeof *list);
-    if (!list) {
-        out->failed = true;
-        return 0;
-    }
-    for (int i = top + 1; i < g->nnodes; i++)
-        if (g->nodes[i].kind == kind && g->nodes[i].os_index >= 0 && is_below(g, i, top))
-            list[n++] = g->nodes[i].os_index;
+    if (p->g->nodes[node].kind == TOPO_PU && p->g->nodes[node].os_index >= 0)
+        p->numbers[found++] = p->g->nodes[node].os_index;
+    for (int i = p->first[node]; i >= 0; i = p->next[i])
+        found = collect_processors(p, i, found);
+    return found;
+}
+
+/* "0-3, 8-11" */
+static void add_ranges(int *list, int n, struct text *out)
+{
     qsort(list, (size_t)n, sizeof *list, int_order);
     for (int i = 0; i < n;) {
         int j = i;
@@ -85,8 +82,6 @@ static int add_numbers(const struct graph *g, int top, enum topo_kind kind, stru
         text_add(out, list[i] == list[j] ? "%s%d" : "%s%d-%d", i ? ", " : "", list[i], list[j]);
         i = j + 1;
     }
-    free(list);
-    return n;
 }
 
 /* The cores directly below `top`, in one line. */
@@ -94,22 +89,22 @@ static void add_cores(struct printer *p, int top)
 {
     const struct graph *g = p->g;
     uint64_t cache = 0;
-    int cores = 0;
-    for (int i = top + 1; i < g->nnodes; i++)
-        if (g->nodes[i].kind == TOPO_CORE && g->nodes[i].parent == top) {
+    int cores = 0, processors = 0;
+    for (int i = p->first[top]; i >= 0; i = p->next[i])
+        if (g->nodes[i].kind == TOPO_CORE) {
             cores++;
             cache = g->nodes[i].mem_bytes;
+            processors = collect_processors(p, i, processors);
         }
-    struct text cpus = {0};
-    int processors = add_numbers(g, top, TOPO_PU, &cpus);
     char size[32];
     text_add(p->out, "%d core%s", cores, cores == 1 ? "" : "s");
     if (cache)
         text_add(p->out, ", L2 %s each", text_bytes(size, sizeof size, cache));
-    if (processors)
-        text_add(p->out, ": processor%s %s", processors == 1 ? "" : "s", cpus.s ? cpus.s : "");
+    if (processors) {
+        text_add(p->out, ": processor%s ", processors == 1 ? "" : "s");
+        add_ranges(p->numbers, processors, p->out);
+    }
     text_add(p->out, "\n");
-    text_free(&cpus);
 }
 
 /* ---- the tree ------------------------------------------------------------------------------------------------- */
@@ -155,40 +150,52 @@ static void add_line(struct printer *p, int i)
     text_add(p->out, "\n");
 }
 
-/* Children of `top` that get a line: all but cores, which fold into one (given as the first of them). */
-static int next_child(const struct graph *g, int top, int after, bool *core_seen)
+/* The next child from `i` on that gets a line: all but cores, which fold into the first of them. */
+static int next_line(const struct printer *p, int i, bool *core_seen)
 {
-    for (int i = after + 1; i < g->nnodes; i++) {
-        if (g->nodes[i].parent != top)
-            continue;
-        if (g->nodes[i].kind != TOPO_CORE)
-            return i;
-        if (!*core_seen) {
-            *core_seen = true;
-            return i;
-        }
-    }
-    return -1;
+    while (i >= 0 && p->g->nodes[i].kind == TOPO_CORE && *core_seen)
+        i = p->next[i];
+    *core_seen = *core_seen || (i >= 0 && p->g->nodes[i].kind == TOPO_CORE);
+    return i;
 }
 
 static void add_children(struct printer *p, int top)
 {
     bool seen = false;
     size_t depth = strlen(p->indent);
-    for (int i = next_child(p->g, top, top, &seen), next; i >= 0; i = next) {
-        next = next_child(p->g, top, i, &seen);
+    for (int i = next_line(p, p->first[top], &seen), next; i >= 0; i = next) {
+        next = next_line(p, p->next[i], &seen);
         text_add(p->out, "%s%s", p->indent, next >= 0 ? "├─ " : "└─ ");
         if (p->g->nodes[i].kind == TOPO_CORE) {
             add_cores(p, top);
             continue;
         }
         add_line(p, i);
-        if (depth + 8 < sizeof p->indent) {
-            strcpy(p->indent + depth, next >= 0 ? "│  " : "   ");
-            add_children(p, i);
-            p->indent[depth] = 0;
+        strcpy(p->indent + depth, next >= 0 ? "│  " : "   ");
+        add_children(p, i);
+        p->indent[depth] = 0;
+    }
+}
+
+static bool list_children(struct printer *p)
+{
+    int n = p->g->nnodes;
+    p->first = mem_array((size_t)n, sizeof *p->first);
+    p->next = mem_array((size_t)n, sizeof *p->next);
+    p->numbers = mem_array((size_t)n, sizeof *p->numbers);
+    if (!p->first || !p->next || !p->numbers)
+        return false;
+    for (int i = n - 1; i >= 0; i--) {
+        int up = p->g->nodes[i].parent;
+        p->first[i] = p->first[i] ? p->first[i] : -1;
+        p->next[i] = -1;
+        if (up >= 0) {
+            if (p->first[up] > 0)
+                p->next[i] = p->first[up];
+            p->first[up] = i; /* never 0: a child comes after its parent */
         }
     }
+    return true;
 }
 
 static void add_end(const struct graph *g, int node, struct text *out)
@@ -229,12 +236,18 @@ static void add_links(const struct graph *g, struct text *out)
 uno_err topo_print(const struct graph *graph, struct text *out)
 {
     struct printer p = {.g = graph, .out = out};
-    add_sums(graph, out);
-    for (int i = 0; i < graph->nnodes; i++)
+    bool ok = list_children(&p);
+    if (ok)
+        add_sums(graph, out);
+    for (int i = 0; ok && i < graph->nnodes; i++)
         if (graph->nodes[i].parent < 0) {
             add_line(&p, i);
             add_children(&p, i);
         }
-    add_links(graph, out);
-    return out->failed ? err_set(UNO_ERR_MEMORY, "no memory to write the topology") : UNO_OK;
+    if (ok)
+        add_links(graph, out);
+    free(p.first);
+    free(p.next);
+    free(p.numbers);
+    return ok && !out->failed ? UNO_OK : err_set(UNO_ERR_MEMORY, "no memory to write the topology");
 }
