@@ -66,27 +66,35 @@ struct watch_options {
     int rank, size;
     const struct watch_member *members; /* copied */
     struct net_proc *net;               /* served by the steward; may be NULL on one host */
-    /* Called on the steward's thread, once per dead process (given by its lowest rank): everyone in it is dead.
-     * text: "rank 3 (pid 12 on hostB) was killed by signal 9" */
+    /* All four are called on the steward's thread and must not wait for it (no watch_stop). on_dead: once per dead process (given
+     * by its lowest rank): everyone in it is dead. text: "rank 3 (pid 12 on hostB) was killed by signal 9 (SIGKILL)" */
     void (*on_dead)(void *arg, int process, const char *text);
-    /* As on_dead, but the process had said goodbye. */
+    /* As on_dead, but in order: the process ended after its goodbye, or its link was closed with one. NULL = not wanted. */
     void (*on_left)(void *arg, int process, const char *text);
-    /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) */
+    /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) NULL = nobody did. */
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
     void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
     void *arg;
 };
 struct watch;
+/* A watch that only collects what watch_on_control and watch_on_down bring, for net_proc_new before the members are known. */
+uno_err watch_new(struct watch **watch);
+/* Start the steward. *watch: from watch_new, or NULL, and then a new one is stored there. On failure a watch from watch_new stays
+ * as it was. UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
 uno_err watch_start(const struct watch_options *opt, struct watch **watch);
 /* Tell other hosts' processes that a communicator was aborted; never blocks. ranks: members of that communicator. */
 void watch_abort(struct watch *watch, uint64_t comm_id, uno_err code, int rank, const char *text, const int *ranks, int nranks);
-/* This process leaves in order: its end is not a death. Never blocks. */
+/* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from said_goodbye, other hosts from
+ * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. */
 void watch_goodbye(struct watch *watch);
+/* Send what is queued, end the thread, free. Also for a watch that was never started; NULL is allowed. */
 void watch_stop(struct watch *watch);
-void watch_forked(struct watch *watch); /* in a forked child: forget everything */
-/* net's callbacks, handed to net_proc_new by join.c with the watch as arg (may come before watch_start: then arg is a holder). */
+void watch_forked(struct watch *watch); /* in a forked child: close descriptors; every later call does nothing */
+/* net's callbacks, handed to net_proc_new by join.c with a watch from watch_new as arg. Any thread. */
 void watch_on_control(void *arg, int from, const void *data, size_t bytes);
 void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text);
+/* Start time of a process of this host in clock ticks, for watch_member; 0 = unknown. */
+uint64_t watch_start_ticks(int32_t pid);
 
 #endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch.c - the steward: one thread per process and job that waits for three kinds of things: net's sockets, the end of other
+ * processes of this host (pidfds), and commands of this process's other threads. What follows from them is in watch_peers.c.
+ */
+#include "watch/watch_inner.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define STACK_BYTES (256u << 10)
+#define NET_RETRY_NS 1000000ull /* another thread has the sockets: look again then, instead of spinning on a readable epoll */
+#define NET_IDLE_NS 100000000ull /* net has timers of its own (handshakes, new attempts), so it is called at least so often */
+#define NET_ROUNDS 64
+
+enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; >= 0 = index of a peer */
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+static void ring(struct watch *w)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(w->bell, &one, sizeof one); /* EAGAIN: it rings already */
+    (void)ignored;
+}
+
+static void command_push(struct watch *w, struct command *c)
+{
+    c->next = NULL;
+    pthread_mutex_lock(&w->lock);
+    *w->last = c;
+    w->last = &c->next;
+    pthread_mutex_unlock(&w->lock);
+    ring(w);
+}
+
+static void command_free(struct command *c)
+{
+    free(c->ranks);
+    free(c);
+}
+
+static struct command *commands_take(struct watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    struct command *c = w->first;
+    w->first = NULL;
+    w->last = &w->first;
+    pthread_mutex_unlock(&w->lock);
+    return c;
+}
+
+static void commands_run(struct watch *w)
+{
+    for (struct command *c = commands_take(w), *next; c; c = next) {
+        next = c->next;
+        if (c->kind == COMMAND_ABORT)
+            peers_abort(w, &c->frame, c->ranks, c->nranks);
+        else if (c->kind == COMMAND_CONTROL)
+            peers_frame(w, c->from, c->data, c->bytes);
+        else
+            peers_down(w, c->from, c->clean, c->fin, c->frame.text);
+        command_free(c);
+    }
+}
+
+void watch_abort(struct watch *w, uint64_t comm_id, uno_err code, int rank, const char *text, const int *ranks, int nranks)
+{
+    if (!w || w->forked || !w->running || !w->opt.net)
+        return;
+    struct command *c = mem_zalloc(sizeof *c);
+    if (c)
+        c->ranks = mem_array((size_t)nranks, sizeof *ranks);
+    if (!c || !c->ranks) {
+        free(c);
+        LOG(LOG_WARN, LOG_WATCH, "no memory to tell other hosts of an abort (%s); their ranks learn it when they time out", text);
+        return;
+    }
+    memcpy(c->ranks, ranks, (size_t)nranks * sizeof *ranks);
+    c->kind = COMMAND_ABORT;
+    c->nranks = nranks;
+    c->frame = (struct frame){.kind = FRAME_ABORT, .process = w->peers[w->self].process, .comm_id = comm_id, .code = (int32_t)code,
+                              .rank = rank};
+    snprintf(c->frame.text, sizeof c->frame.text, "%s", text);
+    command_push(w, c);
+}
+
+void watch_on_control(void *arg, int from, const void *data, size_t bytes)
+{
+    struct watch *w = arg;
+    if (w->forked)
+        return;
+    struct command *c = mem_zalloc(sizeof *c + bytes);
+    if (!c) {
+        LOG(LOG_WARN, LOG_WATCH, "no memory for a message of rank %d's steward; a death or abort may be noticed late", from);
+        return;
+    }
+    c->kind = COMMAND_CONTROL;
+    c->from = from;
+    c->bytes = bytes;
+    memcpy(c->data, data, bytes);
+    command_push(w, c);
+}
+
+void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text)
+{
+    struct watch *w = arg;
+    if (w->forked)
+        return;
+    struct command *c = mem_zalloc(sizeof *c);
+    if (!c) {
+        LOG(LOG_WARN, LOG_WATCH, "no memory to note that rank %d is not connected any more: %s", from, text ? text : "");
+        return;
+    }
+    c->kind = COMMAND_DOWN;
+    c->from = from;
+    c->clean = clean;
+    c->fin = fin;
+    snprintf(c->frame.text, sizeof c->frame.text, "%s", text ? text : "");
+    command_push(w, c);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------------------- */
+
+/* net's descriptor is one-shot. When net_progress found nothing, another thread may be at the same sockets; then the descriptor
+ * counts again only after a moment, else this loop would spin on bytes that the other thread is about to read. */
+static void arm_net(struct watch *w)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = (uint64_t)(int64_t)TAG_NET};
+    epoll_ctl(w->epoll, EPOLL_CTL_MOD, net_proc_fd(w->opt.net), &ev);
+    w->net_again_ns = 0;
+}
+
+static void serve_net(struct watch *w, bool fired)
+{
+    uint64_t now = clock_ns();
+    if (fired || w->net_idle_ns <= now) {
+        int rounds = 0;
+        while (rounds < NET_ROUNDS && net_progress(w->opt.net))
+            rounds++;
+        w->net_idle_ns = now + NET_IDLE_NS;
+        if (fired && rounds > 0)
+            arm_net(w);
+        else if (fired)
+            w->net_again_ns = now + NET_RETRY_NS;
+    }
+    if (w->net_again_ns && w->net_again_ns <= now)
+        arm_net(w);
+}
+
+static int sleep_ms(const struct watch *w)
+{
+    uint64_t until = peers_next_ns(w), now = clock_ns();
+    if (w->opt.net)
+        until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
+    if (until == UINT64_MAX)
+        return -1;
+    return until <= now ? 0 : (int)MIN((until - now + 999999) / 1000000, 1000u);
+}
+
+static bool wait_for_events(struct watch *w)
+{
+    struct epoll_event ev[16];
+    bool net_fired = false;
+    int n = epoll_wait(w->epoll, ev, ARRAY_LEN(ev), sleep_ms(w));
+    for (int i = 0; i < n; i++) {
+        int tag = (int)(int64_t)ev[i].data.u64;
+        uint64_t count;
+        if (tag == TAG_NET)
+            net_fired = true;
+        else if (tag == TAG_BELL)
+            while (read(w->bell, &count, sizeof count) > 0)
+                ;
+        else
+            peers_event(w, tag);
+    }
+    return net_fired;
+}
+
+static void *steward(void *arg)
+{
+    struct watch *w = arg;
+    peers_watch(w);
+    while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* pairs with the release in watch_stop */
+        bool net_fired = wait_for_events(w);
+        if (w->opt.net)
+            serve_net(w, net_fired);
+        commands_run(w);
+        peers_timers(w, clock_ns());
+    }
+    commands_run(w); /* an abort just before the end still goes out */
+    return NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------ */
+
+uno_err watch_new(struct watch **out)
+{
+    struct watch *w = mem_zalloc(sizeof *w);
+    if (!w)
+        return UNO_ERR_MEMORY;
+    pthread_mutex_init(&w->lock, NULL);
+    w->last = &w->first;
+    w->epoll = -1;
+    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->bell < 0) {
+        uno_err err = err_sys("the steward cannot make its eventfd");
+        free(w);
+        return err;
+    }
+    *out = w;
+    return UNO_OK;
+}
+
+static uno_err add_fd(struct watch *w, int fd, int tag, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)(int64_t)tag};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev) != 0)
+        return err_sys("the steward cannot wait for descriptor %d", fd);
+    return UNO_OK;
+}
+
+static uno_err start_thread(struct watch *w)
+{
+    sigset_t all, old;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, MAX((size_t)STACK_BYTES, (size_t)PTHREAD_STACK_MIN + STACK_BYTES / 2));
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* the program's signals belong to the program's threads */
+    int failed = fault_hit("thread") ? EAGAIN : pthread_create(&w->thread, &attr, steward, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (failed)
+        return err_set(UNO_ERR_SYSTEM, "the steward's thread cannot be started: %s; see ulimit -u and the container's pids limit",
+                       strerror(failed));
+    pthread_setname_np(w->thread, "uno-steward");
+    return UNO_OK;
+}
+
+static uno_err prepare(struct watch *w, const struct watch_options *opt)
+{
+    w->opt = *opt;
+    w->members = mem_array((size_t)opt->size, sizeof *w->members);
+    if (!w->members)
+        return UNO_ERR_MEMORY;
+    memcpy(w->members, opt->members, (size_t)opt->size * sizeof *w->members);
+    w->opt.members = w->members;
+    TRY(peers_new(w));
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (w->epoll < 0)
+        return err_sys("the steward cannot make its epoll descriptor");
+    TRY(add_fd(w, w->bell, TAG_BELL, EPOLLIN));
+    if (opt->net)
+        TRY(add_fd(w, net_proc_fd(opt->net), TAG_NET, EPOLLIN | EPOLLONESHOT));
+    return UNO_OK;
+}
+
+static void unprepare(struct watch *w)
+{
+    peers_free(w);
+    free(w->members);
+    w->members = NULL;
+    if (w->epoll >= 0)
+        close(w->epoll);
+    w->epoll = -1;
+}
+
+uno_err watch_start(const struct watch_options *opt, struct watch **watch)
+{
+    bool made = !*watch;
+    if (made)
+        TRY(watch_new(watch));
+    struct watch *w = *watch; /* stored before the thread runs: its callbacks may need it */
+    uno_err err = prepare(w, opt);
+    w->running = err == UNO_OK;
+    if (err == UNO_OK)
+        err = start_thread(w);
+    if (err == UNO_OK)
+        return UNO_OK;
+    w->running = false;
+    unprepare(w);
+    if (made) {
+        watch_stop(w);
+        *watch = NULL;
+    }
+    return err;
+}
+
+void watch_goodbye(struct watch *w)
+{
+    if (w && !w->forked)
+        atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
+}
+
+void watch_stop(struct watch *w)
+{
+    if (!w || w->forked)
+        return;
+    if (w->running) {
+        atomic_store_explicit(&w->stop, true, memory_order_release); /* pairs with the acquire in steward */
+        ring(w);
+        pthread_join(w->thread, NULL);
+    }
+    for (struct command *c = commands_take(w), *next; c; c = next) {
+        next = c->next;
+        command_free(c);
+    }
+    unprepare(w);
+    close(w->bell);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+/* The thread does not exist here and the lock may be held by it for ever; memory stays, it is the parent's copy. */
+void watch_forked(struct watch *w)
+{
+    if (!w || w->forked)
+        return;
+    w->forked = true;
+    for (int i = 0; i < w->npeers; i++)
+        process_forget(&w->peers[i].eye);
+    if (w->epoll >= 0)
+        close(w->epoll);
+    close(w->bell);
+}

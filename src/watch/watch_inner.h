@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_inner.h - the steward's state, shared by watch.c (thread, commands) and watch_peers.c (who lives, who is told).
+ * Everything but the command queue belongs to the steward's thread.
+ */
+#ifndef UNO_WATCH_INNER_H
+#define UNO_WATCH_INNER_H
+
+#include <pthread.h>
+
+#include "watch/watch.h"
+#include "watch/watch_frame.h"
+#include "watch/watch_process.h"
+
+enum peer_state { PEER_ALIVE = 0, PEER_LEFT, PEER_DEAD };
+
+struct peer {                 /* one per process of the job, in the order of their lowest ranks */
+    int process;              /* that lowest rank */
+    enum peer_state state;
+    struct process_eye eye;   /* processes of this host but our own; pidfd -1 otherwise */
+    bool polled;              /* no pidfd: looked at every POLL_NS */
+    uint64_t ended_ns;        /* its end was seen then, how it ended is not known yet; 0 = no */
+    uint64_t suspect_ns;      /* all its connections ended then without goodbye; 0 = no */
+    char suspect_text[200];
+    struct net_link *link;    /* NULL until something was sent */
+    bool unlinkable;          /* there is no way to it; said once */
+    char text[FRAME_TEXT_BYTES]; /* PEER_DEAD, PEER_LEFT: the sentence */
+};
+
+enum command_kind { COMMAND_ABORT, COMMAND_CONTROL, COMMAND_DOWN };
+struct command {              /* from other threads to the steward */
+    struct command *next;
+    enum command_kind kind;
+    int from;                 /* CONTROL, DOWN */
+    bool clean, fin;          /* DOWN */
+    int nranks;               /* ABORT: members[nranks] */
+    int *ranks;
+    struct frame frame;       /* ABORT: ready to send; DOWN: only its text */
+    size_t bytes;             /* CONTROL: data[bytes] */
+    unsigned char data[];
+};
+
+struct watch {
+    /* any thread */
+    pthread_mutex_t lock;     /* protects first and last */
+    struct command *first, **last;
+    int bell;                 /* eventfd: wakes the steward */
+    _Atomic bool stop;        /* release in watch_stop, pairs with the acquire in the steward's loop */
+    _Atomic bool leaving;     /* no more reports; relaxed, nothing else depends on it */
+    _Atomic bool forked;      /* in a child: every call does nothing; set before any other thread of the child exists */
+    bool running;
+    pthread_t thread;
+    /* the steward's */
+    struct watch_options opt;
+    struct watch_member *members;
+    struct peer *peers;
+    int npeers, self;         /* self: index of the own process */
+    int epoll;
+    int npolled;
+    uint64_t poll_ns;         /* next look at the polled ones */
+    uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
+    uint64_t net_idle_ns;     /* net is served then even if nothing fires */
+};
+
+#define POLL_NS 100000000ull    /* between looks at /proc without pidfds */
+#define HOW_NS 30000000ull      /* so long the steward waits to learn how a process ended */
+#define HOW_STEP_NS 3000000ull
+#define SUSPECT_NS 300000000ull /* so long a host's hub has to say what became of a process whose connections ended */
+
+/* watch_peers.c, on the steward's thread. */
+uno_err peers_new(struct watch *w);             /* the table; needs opt and members */
+void peers_free(struct watch *w);
+void peers_watch(struct watch *w);              /* begin: pidfds, links between hubs */
+void peers_event(struct watch *w, int index);   /* a pidfd fired */
+void peers_timers(struct watch *w, uint64_t now);
+uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
+void peers_frame(struct watch *w, int from, const void *data, size_t bytes);
+void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text);
+void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_peers.c - who of the job lives, and who is told of an end.
+ *
+ * A process sees the ends of its own host's processes by itself. The *hub* of a host, its lowest process that is still with us,
+ * tells the processes of other hosts; when a hub is gone the next one repeats all that it might have left unsaid. Hearing of a
+ * death twice does no harm. A host that dies as a whole has no hub: then the end of all connections speaks (FIN without
+ * goodbye, and no word from a hub), and who sees it tells everyone. Runs on the steward's thread only.
+ */
+#include "watch/watch_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+static const struct watch_member *member(const struct watch *w, const struct peer *p)
+{
+    return &w->members[p->process];
+}
+
+static bool is_local(const struct watch *w, const struct peer *p)
+{
+    return member(w, p)->host == w->members[w->opt.rank].host;
+}
+
+static struct peer *peer_find(struct watch *w, int process)
+{
+    int lo = 0, hi = w->npeers - 1;
+    while (lo <= hi) {
+        int mid = (lo + hi) / 2;
+        if (w->peers[mid].process == process)
+            return &w->peers[mid];
+        if (w->peers[mid].process < process)
+            lo = mid + 1;
+        else
+            hi = mid - 1;
+    }
+    return NULL;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------- */
+
+uno_err peers_new(struct watch *w)
+{
+    const struct watch_member *m = w->members;
+    int self = -1, n = 0;
+    for (int r = 0; r < w->opt.size; r++) {
+        if (m[r].process < 0 || m[r].process > r || m[m[r].process].process != m[r].process)
+            return err_set(UNO_ERR_INTERNAL, "rank %d is said to be in process %d, which is not the lowest rank of a process", r,
+                           m[r].process);
+        n += m[r].process == r;
+    }
+    w->peers = mem_array((size_t)n, sizeof *w->peers);
+    if (!w->peers)
+        return UNO_ERR_MEMORY;
+    w->npeers = 0;
+    for (int r = 0; r < w->opt.size; r++)
+        if (m[r].process == r) {
+            if (r == m[w->opt.rank].process)
+                self = w->npeers;
+            w->peers[w->npeers++] = (struct peer){.process = r, .eye = {m[r].pid, m[r].start_ticks, -1}};
+        }
+    w->self = self;
+    return UNO_OK;
+}
+
+void peers_free(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++)
+        process_forget(&w->peers[i].eye);
+    free(w->peers);
+    w->peers = NULL;
+    w->npeers = 0;
+}
+
+/* "rank 3 (pid 12 on hostB)", "ranks 0-3, 6 (pid ...)" */
+static void who(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes)
+{
+    char list[160];
+    size_t len = 0;
+    int runs = 0, first = -1, ranks = 0;
+    list[0] = 0;
+    for (int r = p->process; r <= w->opt.size; r++) {
+        bool in = r < w->opt.size && w->members[r].process == p->process;
+        ranks += in;
+        if (in && first < 0)
+            first = r;
+        if (!in && first >= 0) {
+            if (len < sizeof list)
+                len += (size_t)snprintf(list + len, sizeof list - len, first == r - 1 ? "%s%d" : "%s%d-%d", runs++ ? ", " : "",
+                                        first, r - 1);
+            first = -1;
+        }
+    }
+    snprintf(buf, buf_bytes, "rank%s %s (pid %d on %.64s)", ranks == 1 ? "" : "s", list, (int)member(w, p)->pid,
+             member(w, p)->hostname);
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------------- */
+
+static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
+{
+    unsigned char buf[FRAME_HEADER_BYTES + FRAME_TEXT_BYTES];
+    if (!w->opt.net || to->unlinkable || to->state != PEER_ALIVE)
+        return;
+    uno_err err = UNO_OK;
+    if (!to->link)
+        err = net_link_get(w->opt.net, to->process, &member(w, to)->book, &to->link);
+    if (err == UNO_OK)
+        err = net_control_send(to->link, buf, frame_write(f, buf));
+    w->net_idle_ns = 0; /* queued only: the next round sends it */
+    if (err != UNO_OK) {
+        char name[256];
+        who(w, to, name, sizeof name);
+        to->unlinkable = true;
+        LOG(LOG_INFO, LOG_WATCH, "%s cannot be told of deaths and aborts: %s", name, err_text());
+    }
+}
+
+/* The hub of our host: the lowest process that is there and has not said goodbye. Our own goodbye does not count here: as long as
+ * we run we go on telling, so that nothing falls between us and the next hub. */
+static bool is_hub(const struct watch *w)
+{
+    for (int i = 0; i < w->self; i++) {
+        const struct peer *p = &w->peers[i];
+        if (is_local(w, p) && p->state == PEER_ALIVE &&
+            !(w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)))
+            return false;
+    }
+    return true;
+}
+
+/* everyone: also the processes of our own host, when the dead one is elsewhere. */
+static void tell(struct watch *w, const struct peer *dead, bool everyone)
+{
+    struct frame f = {.kind = FRAME_DEATH, .process = dead->process};
+    snprintf(f.text, sizeof f.text, "%s", dead->text);
+    for (int i = 0; i < w->npeers; i++)
+        if (i != w->self && (everyone || !is_local(w, &w->peers[i])))
+            send_frame(w, &w->peers[i], &f);
+}
+
+static void tell_local_deaths(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++)
+        if (w->peers[i].state == PEER_DEAD && is_local(w, &w->peers[i]))
+            tell(w, &w->peers[i], false);
+}
+
+void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks)
+{
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        for (int k = 0; !is_local(w, p) && k < nranks; k++)
+            if (ranks[k] >= 0 && ranks[k] < w->opt.size && w->members[ranks[k]].process == p->process) {
+                send_frame(w, p, f);
+                break;
+            }
+    }
+}
+
+/* ---- ends ----------------------------------------------------------------------------------------------------------------- */
+
+static void stop_looking(struct watch *w, struct peer *p)
+{
+    if (p->polled)
+        w->npolled--;
+    p->polled = false;
+    process_forget(&p->eye); /* closing takes it out of the epoll set */
+    p->ended_ns = p->suspect_ns = 0;
+}
+
+enum source { SEEN_HERE, SEEN_AS_FIN, TOLD };
+
+/* After a process of our host is gone: pass it on if that is our task now. A hub that was left out may have been the one to do so. */
+static void pass_on(struct watch *w, const struct peer *p)
+{
+    if (!is_hub(w))
+        return;
+    if (p < &w->peers[w->self])
+        tell_local_deaths(w);
+    else if (p->state == PEER_DEAD)
+        tell(w, p, false);
+}
+
+static void peer_died(struct watch *w, struct peer *p, enum source source, const char *text)
+{
+    if (p->state != PEER_ALIVE)
+        return;
+    p->state = PEER_DEAD;
+    stop_looking(w, p);
+    snprintf(p->text, sizeof p->text, "%s", text);
+    LOG(LOG_INFO, LOG_WATCH, "%s", text);
+    if (!atomic_load_explicit(&w->leaving, memory_order_relaxed))
+        w->opt.on_dead(w->opt.arg, p->process, p->text);
+    if (source == SEEN_AS_FIN)
+        tell(w, p, true);
+    else if (is_local(w, p))
+        pass_on(w, p);
+}
+
+static void peer_left(struct watch *w, struct peer *p)
+{
+    if (p->state != PEER_ALIVE)
+        return;
+    char name[256];
+    who(w, p, name, sizeof name);
+    p->state = PEER_LEFT;
+    stop_looking(w, p);
+    snprintf(p->text, sizeof p->text, "%s left the job", name);
+    LOG(LOG_DEBUG, LOG_WATCH, "%s", p->text);
+    if (w->opt.on_left && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
+        w->opt.on_left(w->opt.arg, p->process, p->text);
+    if (is_local(w, p))
+        pass_on(w, p);
+}
+
+/* The end was seen. How it ended is known once the parent has collected it, which takes a moment; `last` = say it now. */
+static void local_ended(struct watch *w, struct peer *p, bool last)
+{
+    char name[256], how[96], text[FRAME_TEXT_BYTES];
+    if (w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)) {
+        peer_left(w, p);
+        return;
+    }
+    who(w, p, name, sizeof name);
+    if (process_how(&p->eye, how, sizeof how)) {
+        bool exited = strncmp(how, "exited", 6) == 0;
+        snprintf(text, sizeof text, "%s %s%s", name, how, exited ? " without leaving the job" : "");
+    } else if (last) {
+        snprintf(text, sizeof text, "%s has ended; how is not known here, its parent knows", name);
+    } else {
+        return;
+    }
+    peer_died(w, p, SEEN_HERE, text);
+}
+
+static void local_gone(struct watch *w, struct peer *p)
+{
+    uint64_t now = clock_ns();
+    if (p->eye.pidfd >= 0)
+        epoll_ctl(w->epoll, EPOLL_CTL_DEL, p->eye.pidfd, NULL); /* it stays readable */
+    p->ended_ns = now;
+    local_ended(w, p, false);
+}
+
+void peers_event(struct watch *w, int index)
+{
+    struct peer *p = &w->peers[index];
+    if (p->state == PEER_ALIVE && p->ended_ns == 0)
+        local_gone(w, p);
+}
+
+/* ---- begin -------------------------------------------------------------------------------------------------------------- */
+
+static void watch_local(struct watch *w, struct peer *p)
+{
+    if (!process_watch(&p->eye)) {
+        p->ended_ns = 1; /* long ago: its parent has collected it */
+        return;
+    }
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(p - w->peers)};
+    if (p->eye.pidfd >= 0 && epoll_ctl(w->epoll, EPOLL_CTL_ADD, p->eye.pidfd, &ev) == 0)
+        return;
+    int why = errno;
+    process_forget(&p->eye);
+    if (w->npolled++ == 0)
+        LOG(LOG_INFO, LOG_WATCH, "pidfd_open is refused here (%s): /proc is looked at every %d ms instead to see processes end",
+            strerror(why), (int)(POLL_NS / 1000000));
+    p->polled = true;
+}
+
+/* Links between hubs are made at once, so that a host that dies as a whole is noticed though nobody talked to it. */
+static void link_hubs(struct watch *w)
+{
+    struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
+    int host = w->members[w->opt.rank].host;
+    if (!w->opt.net || !is_hub(w))
+        return;
+    for (int i = w->self + 1; i < w->npeers; i++) {
+        bool hub = member(w, &w->peers[i])->host != host;
+        for (int k = 0; hub && k < i; k++)
+            hub = member(w, &w->peers[k])->host != member(w, &w->peers[i])->host;
+        if (hub)
+            send_frame(w, &w->peers[i], &f);
+    }
+}
+
+void peers_watch(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++)
+        if (i != w->self && is_local(w, &w->peers[i]))
+            watch_local(w, &w->peers[i]);
+    w->poll_ns = clock_ns() + POLL_NS;
+    link_hubs(w);
+}
+
+/* ---- timers --------------------------------------------------------------------------------------------------------------- */
+
+uint64_t peers_next_ns(const struct watch *w)
+{
+    uint64_t next = w->npolled ? w->poll_ns : UINT64_MAX;
+    for (int i = 0; i < w->npeers; i++) {
+        const struct peer *p = &w->peers[i];
+        if (p->ended_ns)
+            next = MIN(next, clock_ns() + HOW_STEP_NS);
+        if (p->suspect_ns)
+            next = MIN(next, p->suspect_ns + SUSPECT_NS);
+    }
+    return next;
+}
+
+void peers_timers(struct watch *w, uint64_t now)
+{
+    bool poll = w->npolled && w->poll_ns <= now;
+    if (poll)
+        w->poll_ns = now + POLL_NS;
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (poll && p->polled && p->ended_ns == 0 && process_ended(&p->eye))
+            local_gone(w, p);
+        if (p->ended_ns)
+            local_ended(w, p, now >= p->ended_ns + HOW_NS);
+        if (p->suspect_ns && now >= p->suspect_ns + SUSPECT_NS) {
+            char name[256], text[FRAME_TEXT_BYTES];
+            who(w, p, name, sizeof name);
+            snprintf(text, sizeof text, "%s has ended without leaving the job: all its connections were closed (%.160s)", name,
+                     p->suspect_text);
+            peer_died(w, p, SEEN_AS_FIN, text);
+        }
+    }
+}
+
+/* ---- from other hosts --------------------------------------------------------------------------------------------------------- */
+
+void peers_frame(struct watch *w, int from, const void *data, size_t bytes)
+{
+    struct frame f;
+    if (frame_read(data, bytes, &f) != UNO_OK) {
+        LOG(LOG_INFO, LOG_WATCH, "from rank %d: %s; ignored", from, err_text());
+        return;
+    }
+    if (f.kind == FRAME_ABORT && !atomic_load_explicit(&w->leaving, memory_order_relaxed)) {
+        w->opt.on_abort(w->opt.arg, f.comm_id, (uno_err)f.code, f.rank, f.text);
+    } else if (f.kind == FRAME_DEATH) {
+        struct peer *p = peer_find(w, f.process);
+        if (!p || p == &w->peers[w->self])
+            LOG(LOG_INFO, LOG_WATCH, "rank %d says that process %d is dead, which %s; ignored", from, f.process,
+                p ? "is this one" : "is not in this job");
+        else
+            peer_died(w, p, TOLD, f.text);
+    }
+}
+
+void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text)
+{
+    struct peer *p = peer_find(w, from);
+    if (!p || p->state != PEER_ALIVE || p == &w->peers[w->self])
+        return;
+    if (clean) {
+        if (!is_local(w, p)) /* of our own host's processes the pidfd tells, and they may still be needed by others */
+            peer_left(w, p);
+    } else if (fin && !is_local(w, p)) {
+        p->suspect_ns = MAX(clock_ns(), 1u);
+        snprintf(p->suspect_text, sizeof p->suspect_text, "%s", text);
+    } else {
+        char name[256];
+        who(w, p, name, sizeof name);
+        LOG(LOG_INFO, LOG_WATCH, "%s is not connected any more, which is no proof of its end: %s", name, text);
+    }
+}

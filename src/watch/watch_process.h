@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_process.h - one process of this host, seen from outside: is it still that process, has it ended, and how. Private to
+ * src/watch; no threads, no sockets.
+ */
+#ifndef UNO_WATCH_PROCESS_H
+#define UNO_WATCH_PROCESS_H
+
+#include "base/base.h"
+
+struct process_eye {
+    int32_t pid;
+    uint64_t start_ticks; /* 0 = unknown */
+    int pidfd;            /* readable once the process has ended; -1 = must be polled with process_ended */
+};
+
+/* Begin to watch eye->pid, with a pidfd if the kernel gives one (otherwise errno says why and pidfd is -1). false: that process
+ * is not there any more; the pid may belong to another one by now. */
+bool process_watch(struct process_eye *eye);
+/* For polling: has it ended? */
+bool process_ended(const struct process_eye *eye);
+/* How it ended, as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". false: not known (yet). */
+bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes);
+void process_forget(struct process_eye *eye); /* closes */
+
+#endif
