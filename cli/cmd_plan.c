@@ -163,24 +163,33 @@ static uno_err run_check(const uno_plan *plan, struct check *c)
     return err;
 }
 
+static void print_place(const uno_plan_verdict *v)
+{
+    if (strncmp(v->reason, "rank ", 5) == 0)
+        return; /* the sentence says it itself */
+    if (v->rank >= 0)
+        printf("rank %d ", v->rank);
+    if (v->lane >= 0)
+        printf("lane %d ", v->lane);
+    if (v->step >= 0)
+        printf("step %d ", v->step);
+    if (v->rank >= 0)
+        printf(": ");
+}
+
 static void print_check(const struct check *c, bool claimed)
 {
     const uno_plan_verdict *v = &c->verdict;
-    char place[96] = "";
-    int at = 0;
-    if (v->rank >= 0)
-        at += snprintf(place + at, sizeof place - (size_t)at, "rank %d, ", v->rank);
-    if (v->lane >= 0)
-        at += snprintf(place + at, sizeof place - (size_t)at, "lane %d, ", v->lane);
-    if (v->step >= 0)
-        snprintf(place + at, sizeof place - (size_t)at, "step %d, ", v->step);
     printf("  %-12s  %2d slot%s  ", c->in_place ? "in place" : "out of place", c->slots, c->slots == 1 ? " " : "s");
-    if (v->proved)
+    if (v->proved) {
         printf("%sproved%s%s\n", out_colour(stdout, OUT_GREEN), out_colour(stdout, OUT_PLAIN),
                c->copies_only ? ", when slots carry copies (not with lent memory)" : "");
-    else
-        printf("%s%s%s: %s%s: %s\n", out_colour(stdout, claimed ? OUT_RED : OUT_YELLOW),
-               claimed ? "refuted" : "not with so few slots", out_colour(stdout, OUT_PLAIN), place, v->kind, v->reason);
+        return;
+    }
+    printf("%s%s%s (%s): ", out_colour(stdout, claimed ? OUT_RED : OUT_YELLOW),
+           claimed ? "refuted" : "refuted with fewer slots than it assumes", out_colour(stdout, OUT_PLAIN), v->kind);
+    print_place(v);
+    printf("%s\n", v->reason);
 }
 
 static void print_check_json(const struct check *c, bool claimed, bool first)

@@ -141,17 +141,41 @@ static uno_err choose(const uno_plan_params *p, const int *host_of, struct plan_
     return err;
 }
 
+/* Generators make trees and the like for root 0; here real ranks are wanted. Only two_level is made for its root, because
+ * its shape depends on who shares a host. */
+static uno_err make_rotated(const struct plan_params *params, struct plan **plan)
+{
+    struct plan_params virtual_params = *params;
+    int n = params->nranks, *host_of = params->host_of ? mem_array((size_t)n, sizeof *host_of) : NULL;
+    if (params->host_of && !host_of)
+        return UNO_ERR_MEMORY;
+    for (int v = 0; host_of && v < n; v++)
+        host_of[v] = params->host_of[(v + params->root) % n];
+    virtual_params.host_of = host_of;
+    virtual_params.root = 0;
+    struct plan *made = NULL;
+    uno_err err = planner_make(&virtual_params, &made);
+    if (err == UNO_OK)
+        err = plan_rotate(made, params->root, plan);
+    plan_free(made);
+    free(host_of);
+    return err;
+}
+
 static uno_err make(const uno_plan_params *p, const int *host_of, struct plan **plan)
 {
+    bool rooted = p->coll == UNO_BROADCAST || p->coll == UNO_REDUCE || p->coll == UNO_GATHER || p->coll == UNO_SCATTER;
     struct plan_params params = {.coll = p->coll, .nranks = p->nranks, .channels = p->channels ? p->channels : 1,
-                                 .root = p->root, .host_of = host_of};
+                                 .root = rooted ? p->root : 0, .host_of = host_of};
     if (!p->algo)
         TRY(choose(p, host_of, &params));
     else if (strlen(p->algo) < sizeof params.algo)
         strcpy(params.algo, p->algo);
     else
         memcpy(params.algo, p->algo, sizeof params.algo - 1); /* none is that long: planner_make lists the legal ones */
-    return planner_make(&params, plan);
+    if (params.root == 0 || strcmp(params.algo, "two_level") == 0)
+        return planner_make(&params, plan);
+    return make_rotated(&params, plan);
 }
 
 uno_err uno_plan_make(const uno_plan_params *params, uno_plan **plan)
@@ -247,7 +271,7 @@ void uno_plan_facts_of(const uno_plan *plan, uno_plan_facts *facts)
         hosts = MAX(hosts, p->host_of[r]);
     *facts = (uno_plan_facts){.name = p->name, .coll = p->coll, .nranks = p->nranks, .hosts = hosts + 1, .parts = p->parts,
                               .channels = p->channels, .root = p->root, .slots = p->k_claimed, .in_place = p->in_place_ok,
-                              .out_of_place = p->out_of_place_ok, .imported = p->progs != NULL,
+                              .out_of_place = p->out_of_place_ok, .imported = p->params.algo[0] == 0,
                               .id = {p->id.lo, p->id.hi}};
 }
 

@@ -261,6 +261,8 @@ uno_err plan_from_xml(const char *text, size_t bytes, const char *where, struct 
 uno_err plan_to_xml(const struct plan *plan, bool unicast, struct text *out);
 /* By the file's first character; bounded to 64 MB. */
 uno_err plan_from_file(const char *path, struct plan **plan);
+/* The plan with virtual rank v as rank (v + shift) mod n, programs of all ranks made; for showing and exporting. */
+uno_err plan_rotate(const struct plan *plan, int shift, struct plan **rotated);
 /* For people: one rank or all (rank < 0). */
 uno_err plan_print(const struct plan *plan, int rank, struct text *out);
 
