@@ -178,7 +178,7 @@ struct line {
     const char *limit_how; /* static */
     char *explained;       /* NULL = not asked */
 };
-struct rank_info { int pid, local; char host[64], processors[64]; long rss_start_kb, rss_end_kb; };
+struct rank_info { int pid, local; char host[64], processors[64]; long rss_start_kb, rss_end_kb, own_kb; }; /* own_kb: of the benchmark's buffers */
 
 /* Only the crew with rank 0 has one. */
 struct report {
@@ -199,7 +199,7 @@ struct report {
     bool progress_shown;
 };
 /* Open files; on failure a sentence was printed and false returned. */
-bool report_open(struct report *r, const struct crew *c);
+bool report_open(struct report *r, struct crew *c);
 void report_header(struct report *r, const struct crew *c, size_t max_bytes);
 /* Print one line of the table and keep it (takes over its pointers). */
 void report_line(struct report *r, const struct line *line);

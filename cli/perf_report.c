@@ -59,7 +59,7 @@ static FILE *open_new(const char *name)
     return NULL;
 }
 
-bool report_open(struct report *r, const struct crew *c)
+bool report_open(struct report *r, struct crew *c)
 {
     r->o = c->o;
     r->table = stdout;
@@ -71,12 +71,12 @@ bool report_open(struct report *r, const struct crew *c)
     } else if (c->o->json_file) {
         r->json = fopen(c->o->json_file, "w");
         if (!r->json)
-            out_error("perf", "cannot write %s: %s", c->o->json_file, strerror(errno));
+            perf_fail_text(c, "cannot write %s: %s", c->o->json_file, strerror(errno));
     }
     if (c->o->output_file) {
         r->output = open_new(c->o->output_file);
         if (!r->output)
-            out_error("perf", "cannot write %s: %s", c->o->output_file, strerror(errno));
+            perf_fail_text(c, "cannot write %s: %s", c->o->output_file, strerror(errno));
     }
     return (r->json || !c->o->json_file) && (r->output || !c->o->output_file);
 }
@@ -321,8 +321,8 @@ static void print_explanations(struct report *r)
 static void print_memory(struct report *r)
 {
     for (int i = 0; i < r->rank_count; i++)
-        fprintf(r->table, "# Memory of rank %d       : %ld KB resident, %ld KB when it had joined\n", i, r->ranks[i].rss_end_kb,
-                r->ranks[i].rss_start_kb);
+        fprintf(r->table, "# Memory of rank %d: %ld KB resident at the end, %ld KB when it had joined, %ld KB are the benchmark's "
+                          "buffers\n", i, r->ranks[i].rss_end_kb, r->ranks[i].rss_start_kb, r->ranks[i].own_kb);
     fprintf(r->table, "#\n");
 }
 

@@ -466,7 +466,8 @@ static uno_err run_all(struct sweep *s)
                                     UNO_FLOAT32, UNO_FLOAT64, UNO_BFLOAT16, UNO_FLOAT8E4M3, UNO_FLOAT8E5M2};
     static const int all_ops[] = {UNO_SUM, UNO_PROD, UNO_MIN, UNO_MAX, UNO_AVG, PERF_MULSUM};
     bool reduces = s->o->coll->reduces;
-    const int *types = s->o->type == PERF_ALL ? all_types : &s->o->type;
+    static const int one_type = UNO_FLOAT32;
+    const int *types = s->o->coll->explains == UNO_BARRIER ? &one_type : s->o->type == PERF_ALL ? all_types : &s->o->type;
     const int *ops = reduces && s->o->op == PERF_ALL ? all_ops : &s->o->op;
     size_t type_count = types == all_types ? sizeof all_types / sizeof *all_types : 1;
     size_t op_count = ops == all_ops ? sizeof all_ops / sizeof *all_ops : 1;
@@ -510,6 +511,7 @@ static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_sta
         processors_text(r->processors, sizeof r->processors);
         r->rss_start_kb = rss_start_kb;
         r->rss_end_kb = status_kb("/proc/self/status", "VmRSS:");
+        r->own_kb = (long)(2 * s->buffer_bytes * (size_t)(s->o->threads ? s->o->threads : 1) * (size_t)s->c->mine / 1024);
     }
     uno_err err = perf_gather(s->c, mine, sizeof *mine, all);
     free(mine);
