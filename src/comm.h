@@ -107,6 +107,7 @@ struct uno_comm {
     _Atomic int queued;                 /* how many; relaxed peek outside the lock */
     int active;                         /* calls inside, under issue; destroy waits for 0 */
     bool finalized;
+    _Atomic int ready;            /* assembled: the progress thread may move it; release store, pairs with jobs_snapshot */
 
     _Atomic int failed;           /* uno_err of the first cause; release, after fail_text */
     _Atomic int attention;        /* look() must look: something was set by another thread */

@@ -138,10 +138,11 @@ size_t jobs_snapshot(uno_comm **comms, size_t cap)
     pthread_mutex_lock(&list_lock);
     for (struct job *j = jobs; j; j = j->next) {
         pthread_mutex_lock(&j->lock);
-        for (uno_comm *c = j->comms; c && n < cap; c = c->next_in_job) {
-            hold(c);
-            comms[n++] = c;
-        }
+        for (uno_comm *c = j->comms; c && n < cap; c = c->next_in_job)
+            if (atomic_load_explicit(&c->ready, memory_order_acquire)) {
+                hold(c);
+                comms[n++] = c;
+            }
         pthread_mutex_unlock(&j->lock);
     }
     pthread_mutex_unlock(&list_lock);

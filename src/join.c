@@ -379,7 +379,9 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     c->env.look = engine_look;
     c->env.look_arg = c;
     c->env.ring_limit = NET_RING_ENTRIES;
-    return p2p_new(&c->env, &c->p2p);
+    TRY(p2p_new(&c->env, &c->p2p));
+    atomic_store_explicit(&c->ready, 1, memory_order_release);
+    return UNO_OK;
 }
 
 void comm_free(uno_comm *c)

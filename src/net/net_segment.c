@@ -23,6 +23,7 @@ struct net_segment {
     char *base;
     struct net_segment_ref ref;
     bool lendable; /* made by uno_mem_alloc: users' addresses may lie in it */
+    int users;     /* the owner, and other ranks of this process that mapped it */
 };
 
 /* A peer's segment that this process has mapped. */
@@ -85,6 +86,7 @@ uno_err net_segment_new(size_t bytes, const char *name, struct net_segment **seg
         return err;
     }
     pthread_mutex_lock(&lock);
+    s->users = 1;
     s->next = own;
     own = s;
     pthread_mutex_unlock(&lock);
@@ -93,20 +95,29 @@ uno_err net_segment_new(size_t bytes, const char *name, struct net_segment **seg
     return UNO_OK;
 }
 
-void net_segment_free(struct net_segment *seg)
+/* Lock held. Ranks of this process share one mapping, so the last of them unmaps. */
+static void drop_own(struct net_segment *seg)
 {
-    if (!seg)
+    if (--seg->users > 0)
         return;
-    pthread_mutex_lock(&lock);
     for (struct net_segment **p = &own; *p; p = &(*p)->next)
         if (*p == seg) {
             *p = seg->next;
             break;
         }
-    pthread_mutex_unlock(&lock);
     munmap(seg->base, seg->ref.bytes + PAGE);
     close(seg->ref.fd);
     free(seg);
+}
+
+void net_segment_free(struct net_segment *seg)
+{
+    if (!seg)
+        return;
+    pthread_mutex_lock(&lock);
+    seg->lendable = false;
+    drop_own(seg);
+    pthread_mutex_unlock(&lock);
 }
 
 void net_segment_ref(const struct net_segment *seg, struct net_segment_ref *ref)
@@ -159,6 +170,7 @@ static uno_err map_locked(const struct net_segment_ref *ref, void **base)
     if (ref->pid == getpid())
         for (struct net_segment *s = own; s; s = s->next)
             if (same_segment(&s->ref, ref)) {
+                s->users++;
                 *base = s->base;
                 return UNO_OK;
             }
@@ -197,6 +209,11 @@ uno_err net_segment_map(const struct net_segment_ref *ref, void **base)
 void net_segment_unmap(const struct net_segment_ref *ref)
 {
     pthread_mutex_lock(&lock);
+    for (struct net_segment *s = own; s && ref->pid == getpid(); s = s->next)
+        if (same_segment(&s->ref, ref)) {
+            drop_own(s);
+            break;
+        }
     for (struct mapping **p = &mapped; *p; p = &(*p)->next) {
         struct mapping *m = *p;
         if (!same_segment(&m->ref, ref))
