@@ -45,7 +45,7 @@ struct op {
     struct request req, recv_req; /* recv_req: all-to-all-v's receive side */
     const void *send;
     void *recv;
-    const void *scalar;
+    unsigned char scalar_copy[16];/* premulsum: this rank's scalar */
     const void *call_site;
     struct p2p_request *p2p;      /* a send or receive instead of a collective */
     struct uno_stream *stream;
@@ -89,6 +89,7 @@ struct uno_comm {
     struct net_comm *net;
     struct planner *planner;
     struct plancache *cache;
+    uint64_t processors;          /* of the least host, for the planner */
     struct exec_env env;
     struct p2p *p2p;
 
@@ -99,6 +100,7 @@ struct uno_comm {
     struct op *current;           /* running collective, or NULL */
     struct exec_op *run;          /* its state */
     size_t run_bytes;
+    struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
     struct ledger_event *event;   /* its ledger event */
     uint64_t small_operations, tiled_operations;
 
@@ -116,7 +118,7 @@ struct uno_comm {
     char last_error[ERR_TEXT_BYTES];
     struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
     _Atomic int ngone;
-    struct premulsum *ops;        /* under issue */
+    struct premulsum **ops;       /* under issue */
     size_t nops, cap_ops;
 };
 #define COMM_MAGIC 0x756e6f63u
@@ -133,6 +135,9 @@ void engine_wait_group(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
 void engine_kick(void);                  /* wake, or start, the progress thread */
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
+uno_err engine_drain(uno_comm *comm);    /* until everything issued is done */
+void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */
+void engine_look_now(uno_comm *comm);    /* walk lock held: fail what must fail */
 uno_err engine_look(void *comm, uint32_t number, uint64_t deadline_ns);
 /* Fail the communicator with the sentence `text`; the first cause wins. spread: tell the other ranks. Returns the first cause. */
 uno_err comm_fail(uno_comm *comm, uno_err code, int culprit, bool spread, const char *text);
@@ -170,6 +175,12 @@ void comm_free(uno_comm *comm);
 /* Common end of all ways to join: peers, hosts and regions are known. */
 uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);
 uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm);
+
+/* ---- request.c ------------------------------------------------------------------------------------------------------- */
+uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request);
+uno_err ops_add(uno_comm *comm, const void *scalar, uno_type type, uno_op *op);
+uno_err ops_remove(uno_comm *comm, uno_op op);
+void ops_free(uno_comm *comm);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
 bool group_open(void);

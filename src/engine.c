@@ -52,7 +52,7 @@ static uno_err begin(uno_comm *c, struct op *op)
     run->base[PLAN_OUT] = op->recv;
     run->number = c->number;
     run->signature = (uint32_t)(c->chain >> 32);
-    run->scalar = op->scalar;
+    run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
     run->deadline_ns = c->cfg.timeout > 1e9 ? UINT64_MAX : now + (uint64_t)(c->cfg.timeout * 1e9);
     bool small = exec_program_small(found.program);
     struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
@@ -116,7 +116,12 @@ static void start_op(uno_comm *c, struct op *op)
         } else {
             p2p_issue(c->p2p, op->p2p);
         }
-        finish(op, UNO_OK);
+        if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
+            op->next_in_comm = c->p2p_running;
+            c->p2p_running = op;
+        } else {
+            finish(op, UNO_OK);
+        }
         return;
     }
     c->current = op;
@@ -128,6 +133,24 @@ static void start_op(uno_comm *c, struct op *op)
         finish(op, err);
     } else {
         fail_current(c, err);
+    }
+}
+
+static void finish_p2p(uno_comm *c)
+{
+    for (struct op **p = &c->p2p_running; *p;) {
+        struct op *op = *p;
+        if (!p2p_done(op->p2p)) {
+            p = &op->next_in_comm;
+            continue;
+        }
+        *p = op->next_in_comm;
+        uno_err err = op->p2p->err;
+        if (err != UNO_OK)
+            err_set(err, "%s", op->p2p->text);
+        free(op->p2p);
+        op->p2p = NULL;
+        finish(op, err);
     }
 }
 
@@ -152,10 +175,12 @@ void engine_step(uno_comm *c, bool *moved)
     }
     if (p2p_busy(c->p2p))
         p2p_poll(c->p2p, moved);
+    if (c->p2p_running)
+        finish_p2p(c);
 }
 
 /* Called while something waits: has the communicator failed under it? */
-static void look_now(uno_comm *c)
+void engine_look_now(uno_comm *c)
 {
     uint32_t number = c->current ? c->run->number : 0;
     uint64_t deadline = c->current ? c->run->deadline_ns : UINT64_MAX;
@@ -165,6 +190,8 @@ static void look_now(uno_comm *c)
     if (c->current)
         fail_current(c, err);
     p2p_fail(c->p2p, -1, err);
+    if (c->p2p_running)
+        finish_p2p(c);
 }
 
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
@@ -185,7 +212,7 @@ uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t de
         }
         uint32_t number = c->current ? c->run->number : 0;
         if (exec_pause(&c->env, &wait, number, c->current ? c->run->deadline_ns : UINT64_MAX, true) != UNO_OK)
-            look_now(c);
+            engine_look_now(c);
         if (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns && !done(arg)) {
             result = UNO_ERR_IN_PROGRESS;
             break;
@@ -281,6 +308,30 @@ uno_err engine_issue(const struct op *call)
     return op.err == UNO_OK ? UNO_OK : err_set(op.err, "%s", op.text);
 }
 
+static bool drained(void *arg)
+{
+    uno_comm *c = arg;
+    return !c->current && !p2p_busy(c->p2p) && !c->p2p_running && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0;
+}
+
+uno_err engine_drain(uno_comm *c)
+{
+    (void)engine_wait(c, drained, c, UINT64_MAX);
+    return comm_cause(c);
+}
+
+void engine_wait_unused(uno_comm *c)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->issue);
+        bool unused = c->active == 0;
+        pthread_mutex_unlock(&c->issue);
+        if (unused)
+            return;
+        sched_yield();
+    }
+}
+
 /* ---- waiting for several ---------------------------------------------------------------------------------------------- */
 
 void engine_wait_group(struct op *first)
@@ -290,7 +341,7 @@ void engine_wait_group(struct op *first)
         bool moved = false, pending = false;
         uno_comm *blocked = NULL;
         for (struct op *op = first; op; op = op->next_in_group) {
-            if (op_done(op) && (!op->p2p || p2p_done(op->p2p)))
+            if (op_done(op))
                 continue;
             pending = true;
             uno_comm *c = op->comm;
@@ -298,7 +349,7 @@ void engine_wait_group(struct op *first)
                 continue;
             engine_step(c, &moved);
             if (!moved && (wait.polls & 63) == 0)
-                look_now(c);
+                engine_look_now(c);
             blocked = c;
             pthread_mutex_unlock(&c->walk);
         }
@@ -336,10 +387,10 @@ static void progress_round(bool *moved, bool *busy, bool look)
             *busy = true; /* its holder moves it; come back */
         } else {
             engine_step(c, moved);
-            if (c->current || p2p_busy(c->p2p) || atomic_load_explicit(&c->queued, memory_order_relaxed)) {
+            if (c->current || c->p2p_running || p2p_busy(c->p2p) || atomic_load_explicit(&c->queued, memory_order_relaxed)) {
                 *busy = true;
                 if (look)
-                    look_now(c);
+                    engine_look_now(c);
             }
             pthread_mutex_unlock(&c->walk);
         }

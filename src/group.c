@@ -154,16 +154,14 @@ uno_err uno_group_end(void)
     while (waiting) {
         struct op *op = waiting;
         waiting = op->next_in_group;
-        uno_err e = op->p2p && op->err == UNO_OK ? op->p2p->err : op->err;
+        uno_err e = op->err;
         if (e != UNO_OK && err == UNO_OK) {
             err = e;
-            (void)comm_cause(op->comm);
-            snprintf(text, sizeof text, "%s", op->p2p && op->p2p->err ? op->p2p->text : op->text);
+            snprintf(text, sizeof text, "%s", op->text);
         }
         if (e != UNO_OK) {
             pthread_mutex_lock(&op->comm->fail_lock);
-            snprintf(op->comm->last_error, sizeof op->comm->last_error, "%s",
-                     op->p2p && op->p2p->err ? op->p2p->text : op->text);
+            snprintf(op->comm->last_error, sizeof op->comm->last_error, "%s", op->text);
             pthread_mutex_unlock(&op->comm->fail_lock);
         }
         free_op(op);

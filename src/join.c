@@ -400,7 +400,7 @@ void comm_free(uno_comm *c)
     net_segment_free(c->segment);
     free(c->env.scratch);
     free(c->run);
-    free(c->ops);
+    ops_free(c);
     free(c->gone);
     free(c->peers);
     free(c->region_refs);
@@ -473,32 +473,30 @@ static uno_err exchange_all(struct joining *j, const uno_id *id, uint64_t deadli
     return fill_job(j);
 }
 
-static void configure_process(const struct config *cfg, int rank)
+/* Once a process, by the first communicator. */
+static uno_err configure_process(const struct config *cfg, int rank)
 {
-    static const enum log_level levels[] = {LOG_WARN, LOG_WARN, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE, LOG_INFO};
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     static bool configured;
+    uno_err err = UNO_OK;
     pthread_mutex_lock(&once);
     if (!configured) {
-        char label[32];
-        snprintf(label, sizeof label, "rank %d", rank);
-        log_configure(levels[cfg->debug], config_topics(cfg), label, NULL);
+        err = config_log(cfg, rank);
         exec_wait_configure(cfg->spin);
         net_doze_register();
-        if (cfg->fault[0]) {
-            char point[32];
-            long nth = 0;
-            if (sscanf(cfg->fault, "%31[^:]:%ld", point, &nth) == 2)
-                fault_arm(point, nth);
-        }
-        configured = true;
+        char point[32];
+        long nth = 0;
+        if (sscanf(cfg->fault, "%31[^:]:%ld", point, &nth) == 2)
+            fault_arm(point, nth);
+        configured = err == UNO_OK;
     }
     pthread_mutex_unlock(&once);
+    return err;
 }
 
 static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, const struct config *cfg, const char *name)
 {
-    configure_process(cfg, rank);
+    TRY(configure_process(cfg, rank));
     uint64_t deadline = clock_after(cfg->join_timeout);
     struct joining j = {0};
     TRY(comm_alloc(rank, nranks, cfg, name, &j.comm));
@@ -506,6 +504,7 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     if (err == UNO_OK) {
         struct topo_costs costs = agreed_costs(&j);
         j.comm->env.crowded = crowded(&j);
+        j.comm->processors = costs.processors;
         err = comm_assemble(j.comm, &costs);
     }
     if (err == UNO_OK && nranks > 1)
@@ -599,6 +598,7 @@ static uno_err join_locally(uno_comm **comms, int n, const struct config *cfg, c
         c->id = hash_mix(job->id, 1);
         c->nhosts = 1;
         c->env.crowded = n > topo_processors();
+        c->processors = costs.processors;
         for (int q = 0; q < n && err == UNO_OK; q++) {
             c->job_rank[q] = q;
             net_segment_ref(comms[q]->segment, &c->region_refs[q]);
@@ -620,7 +620,7 @@ uno_err join_all(uno_comm **comms, int n, const uno_config *config)
 {
     struct config cfg;
     TRY(program_config(config, &cfg));
-    configure_process(&cfg, 0);
+    TRY(configure_process(&cfg, -1));
     memset(comms, 0, (size_t)n * sizeof *comms);
     uno_err err = join_locally(comms, n, &cfg, config ? config->name : NULL);
     if (err == UNO_OK)

@@ -34,9 +34,6 @@ struct config {
 struct config_program { double timeout_s, join_timeout_s; }; /* < 0 = not given */
 uno_err config_load(struct config *cfg, const struct config_program *program);
 
-/* debug_subsys as a set of enum log_topic. */
-unsigned config_topics(const struct config *cfg);
-
 /* A row seen from outside, for `unisono doctor --env`, docs tests and the join-time comparison. */
 struct config_row {
     const char *name;       /* "UNISONO_TIMEOUT" */

@@ -247,7 +247,7 @@ bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref
 
 uno_err net_mem_alloc(void **ptr, size_t bytes)
 {
-    struct net_segment *s;
+    struct net_segment *s = NULL;
     TRY(net_segment_new(bytes, "unisono-user", &s, ptr));
     pthread_mutex_lock(&lock);
     s->lendable = true;

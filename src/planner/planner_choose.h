@@ -40,7 +40,17 @@ uno_coll planner_plain(uno_coll coll); /* the plain collective of a V form */
 uno_err planner_propose(struct planner *p, const struct request *req, struct planner_candidates *list);
 /* Bytes that one rank contributes. */
 uint64_t planner_payload(const struct planner *p, const struct request *req);
-/* Proved when the library was made (planner_proved.c); then sets plan->copies_only. */
+
+#define PLANNER_PROVED_RANKS 64
+struct planner_proof {         /* planner_proved.c */
+    const char *algo;
+    uno_coll coll;
+    bool copies_only;          /* with more than one rank */
+    uint64_t fingerprint;      /* of all programs of all its plans */
+};
+extern const struct planner_proof planner_proofs[];
+extern const int planner_proof_count;
+/* Whether the plan is one of those; then sets plan->copies_only. */
 bool planner_is_proved(struct plan *plan);
 
 #endif

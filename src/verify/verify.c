@@ -86,15 +86,24 @@ void proof_free(struct proof *p)
     free(p->cell0);
 }
 
-/* A plan that cannot end is told so, even if its shapes do not fit either: those of an import are only known when it can. */
-static uno_err prefer_deadlock(struct proof *p, uno_err err)
+/* Shapes that do not fit may only be the consequence of a deadlock or a race: those of an import were followed through its
+ * messages and scratch. Then that is the verdict. */
+static uno_err find_cause(struct proof *p, uno_err err)
 {
-    struct verify_result first = *p->result;
+    struct verify_result first = *p->result, none = {.rank = -1, .lane = -1, .step = -1};
     struct plan_fault fault;
     plan_graph_free(&p->g);
-    if (plan_graph_make(p->plan, false, &p->g, &fault) == UNO_OK && proof_order(p) == UNO_ERR_PLAN &&
-        p->result->kind == VERIFY_DEADLOCK)
-        return UNO_ERR_PLAN;
+    *p->result = none;
+    p->one_class = true;
+    uno_err cause = plan_graph_make(p->plan, false, &p->g, &fault);
+    if (cause == UNO_OK)
+        cause = proof_order(p);
+    if (cause == UNO_OK)
+        cause = number_cells(p);
+    if (cause == UNO_OK)
+        cause = proof_races(p, false, false);
+    if (cause == UNO_ERR_MEMORY || (cause == UNO_ERR_PLAN && p->result->kind != VERIFY_OK))
+        return cause;
     *p->result = first;
     return err_set(err, "%s", first.reason);
 }
@@ -110,7 +119,7 @@ uno_err proof_begin(struct proof *p, const struct plan *plan, int k, bool shapes
         *result = (struct verify_result){.kind = fault.kind == PLAN_FAULT_BOUNDS ? VERIFY_BOUNDS : VERIFY_CONNECTION,
                                          .rank = fault.rank, .lane = fault.lane, .step = fault.step};
         snprintf(result->reason, sizeof result->reason, "%s", fault.reason);
-        return shapes ? prefer_deadlock(p, err) : err;
+        return shapes ? find_cause(p, err) : err;
     }
     TRY(err);
     TRY(proof_order(p));

@@ -21,7 +21,8 @@
  * In place, and mixtures. In place, in and out share cells as NCCL's do. Which of its buffers alias concerns one rank
  * alone: its own cells and what it sends. Races are therefore checked with every rank aliased, which has all the
  * conflicts of every mixture; and data is executed twice, all aliased and none, where each message must have the same
- * contents both times. Then, by induction along the order, it has those contents in every mixture.
+ * contents both times. Then, by induction along the order, it has those contents in every mixture. A copy of a chunk onto
+ * itself (in place) does not happen: exec leaves it out, except where it scales a raw contribution.
  */
 #ifndef UNO_VERIFY_H
 #define UNO_VERIFY_H

@@ -33,6 +33,7 @@ struct data {
     struct value *cells, *messages;
     int32_t *unread;  /* by message: readers still to come */
     int ncells;
+    struct verify_result flag_fault; /* the first flag that is wrong; said when nothing worse is */
 };
 
 /* ---- sets ------------------------------------------------------------------------------------------------------- */
@@ -163,24 +164,33 @@ static uno_err read_cell(struct data *d, int node, int buf, int chunk, struct op
     char text[64];
     return proof_refute(d->p, VERIFY_WRONG, node, "reads %s, where nothing has been written%s",
                         proof_chunk_text(rank, (enum plan_buf)buf, chunk, text, sizeof text),
-                        d->pass->in_place ? "" : " (out of place)");
+                        buf == PLAN_OUT && !d->pass->in_place ? " (out of place)" : "");
+}
+
+/* Remember a flag that is wrong. */
+static void note_flag(struct data *d, int node, const char *what)
+{
+    if (d->flag_fault.kind != VERIFY_OK)
+        return;
+    proof_refute(d->p, VERIFY_WRONG, node, "%s%s", what, d->pass->in_place ? " (in place)" : "");
+    d->flag_fault = *d->p->result;
+    *d->p->result = (struct verify_result){.rank = -1, .lane = -1, .step = -1};
 }
 
 /* The reading of an own raw contribution is where premulsum scales it: `flag` must say so. */
-static uno_err scale(struct data *d, int node, struct operand *o, unsigned flag, uint8_t *flags)
+static void scale(struct data *d, int node, struct operand *o, unsigned flag, uint8_t *flags)
 {
     if (o->v.raw)
         *flags |= (uint8_t)flag;
     bool marked = plan_node_step(&d->p->g, node)->flags & flag;
     if (d->p->plan->needs_reduce && !d->pass->flags && marked != o->v.raw) {
-        char text[64];
+        char text[64], what[160];
         proof_chunk_text(proof_rank(d->p, node), (enum plan_buf)o->buf, o->chunk, text, sizeof text);
-        return proof_refute(d->p, VERIFY_WRONG, node, marked ? "is marked as reading a raw contribution, but %s is scaled already%s"
-                                                             : "reads the raw contribution in %s without being marked so%s", text,
-                            d->pass->in_place ? " (in place)" : "");
+        snprintf(what, sizeof what, marked ? "reads %s, marked as a raw contribution, but that is scaled already"
+                                           : "reads %s, a raw contribution, without being marked so", text);
+        note_flag(d, node, what);
     }
     o->v.raw = false;
-    return UNO_OK;
 }
 
 /* The operands of a firing, in the order of reduction. list: nrecv + 2 entries. */
@@ -193,12 +203,12 @@ static uno_err gather(struct data *d, int node, struct operand *list, int *n, ui
     *n = 0;
     if (op->reads_dst) {
         TRY(read_cell(d, node, s->dst_buf, s->dst + g->nodes[node].i, &dst));
-        TRY(scale(d, node, &dst, PLAN_RAW_DST, flags));
+        scale(d, node, &dst, PLAN_RAW_DST, flags);
         list[(*n)++] = dst;
     }
     if (op->reads_src) {
         TRY(read_cell(d, node, s->src_buf, s->src + g->nodes[node].i, &src));
-        TRY(scale(d, node, &src, PLAN_RAW_SRC, flags));
+        scale(d, node, &src, PLAN_RAW_SRC, flags);
     }
     for (int i = 0; i < s->nrecv; i++) {
         if (op->reads_src && i == s->self)
@@ -210,7 +220,7 @@ static uno_err gather(struct data *d, int node, struct operand *list, int *n, ui
     return UNO_OK;
 }
 
-static uno_err check_finished(struct data *d, int node, const struct value *v, uint8_t *flags)
+static void check_finished(struct data *d, int node, const struct value *v, uint8_t *flags)
 {
     const struct plan *plan = d->p->plan;
     const struct plan_step *s = plan_node_step(&d->p->g, node);
@@ -218,10 +228,9 @@ static uno_err check_finished(struct data *d, int node, const struct value *v, u
     if (reduced)
         *flags |= PLAN_COMPLETES;
     bool marked = s->flags & PLAN_COMPLETES;
-    if (!plan->needs_reduce || d->pass->flags || plan->nranks == 1 || marked == reduced)
-        return UNO_OK;
-    return proof_refute(d->p, VERIFY_WRONG, node, marked ? "is marked as finishing the reduction of chunk %d and does not"
-                                                         : "finishes the reduction of chunk %d without being marked so", v->what);
+    if (plan->needs_reduce && !d->pass->flags && plan->nranks > 1 && marked != reduced)
+        note_flag(d, node, marked ? "is marked as finishing a reduction and does not"
+                                  : "finishes a reduction without being marked so");
 }
 
 static void drop_messages(struct data *d, int node)
@@ -266,7 +275,7 @@ static uno_err fire(struct data *d, int node, struct operand *list)
         v.bits = hash_mix(v.bits, (uint64_t)n); /* one pass over a list rounds once */
     v.writer = node;
     v.raw = false;
-    TRY(check_finished(d, node, &v, &flags));
+    check_finished(d, node, &v, &flags);
     drop_messages(d, node);
     if (op->writes_dst) {
         int rank = proof_rank(d->p, node);
@@ -350,7 +359,7 @@ static uno_err check_output(struct data *d, int rank, int chunk)
         snprintf(what, sizeof what, "should hold rank %d's data and holds %s", e.origin, size == 1 ? "another rank's" : "a reduction");
         return refute_output(d, VERIFY_WRONG, rank, chunk, v, what);
     }
-    if (e.origin < 0 && v->raw && d->p->plan->needs_reduce && !d->pass->flags)
+    if (e.origin < 0 && v->raw && d->p->plan->needs_reduce)
         return refute_output(d, VERIFY_WRONG, rank, chunk, v, "keeps its raw contribution, so premulsum would not scale it");
     return UNO_OK;
 }
@@ -383,7 +392,12 @@ static uno_err run(struct data *d)
     for (int i = 0; err == UNO_OK && i < g->nnodes; i++)
         err = fire(d, d->p->order[i], list);
     free(list);
-    return err == UNO_OK ? check_outputs(d) : err;
+    TRY(err);
+    TRY(check_outputs(d));
+    if (d->flag_fault.kind == VERIFY_OK)
+        return UNO_OK;
+    *d->p->result = d->flag_fault;
+    return err_set(UNO_ERR_PLAN, "%s", d->flag_fault.reason);
 }
 
 uno_err proof_data(struct proof *p, struct data_pass *pass)

@@ -134,7 +134,7 @@ static uno_err label_flags(struct plan *plan, struct proof *p, struct verify_res
         return UNO_ERR_MEMORY;
     struct data_pass pass = {.in_place = !plan->out_of_place_ok, .flags = flags};
     uno_err err = proof_data(p, &pass);
-    if (err == UNO_OK)
+    if (err == UNO_OK || err == UNO_ERR_PLAN) /* of a wrong plan: as far as it makes sense */
         err = split_all(p, plan, flags);
     free(flags);
     return err;

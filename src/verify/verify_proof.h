@@ -15,6 +15,7 @@ struct proof {
     int32_t *at;         /* place of each node in order */
     int32_t *cell0;      /* nranks + 1: first cell of each rank: its in, out, scratch */
     struct verify_result *result;
+    bool one_class;      /* shapes are not known: take all chunks as equally long */
 };
 
 /* verify.c: the graph, matched and sorted. Free in every case. shapes = false: imports before they are labelled. */
@@ -27,6 +28,10 @@ uno_err proof_refute_rank(struct proof *p, enum verify_kind kind, int rank, cons
 int proof_cell(const struct proof *p, int rank, enum plan_buf buf, int chunk, bool in_place);
 /* "out chunk 3 of rank 2" */
 const char *proof_chunk_text(int rank, enum plan_buf buf, int chunk, char *buf_text, size_t bytes);
+static inline int proof_class(const struct proof *p, int node)
+{
+    return p->one_class ? 0 : plan_class(p->plan, p->g.nodes[node].shape);
+}
 static inline int proof_rank(const struct proof *p, int node)
 {
     return p->g.lanes[p->g.nodes[node].lane].rank;

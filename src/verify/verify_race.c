@@ -22,7 +22,7 @@ struct access {
     int32_t cell, node;
     int32_t reader;  /* LENDS: the node that reads the loan last */
     uint8_t kind, buf;
-    bool onto_itself; /* of a copy that in place moves nothing and is skipped */
+    bool onto_itself; /* of a copy that in place moves and scales nothing: exec skips it */
     int32_t chunk;
 };
 
@@ -183,7 +183,7 @@ static uno_err add_node(struct races *c, int node)
         src.cell = proof_cell(c->p, rank, (enum plan_buf)src.buf, src.chunk, c->in_place);
     if (op->writes_dst)
         dst.cell = proof_cell(c->p, rank, (enum plan_buf)dst.buf, dst.chunk, c->in_place);
-    src.onto_itself = dst.onto_itself = s->op == PLAN_COPY && src.cell == dst.cell;
+    src.onto_itself = dst.onto_itself = s->op == PLAN_COPY && src.cell == dst.cell && !(s->flags & PLAN_RAW_SRC);
     if (op->reads_src)
         TRY(add_access(c, src));
     if (op->writes_dst)
@@ -366,7 +366,7 @@ static uno_err check_group(struct races *c)
 static uno_err sort_by_class(struct races *c)
 {
     const struct plan_graph *g = &c->p->g;
-    c->nclasses = g->plan->coll == UNO_ALL_TO_ALL ? g->plan->parts : plan_shapes(g->plan);
+    c->nclasses = c->p->one_class ? 1 : g->plan->coll == UNO_ALL_TO_ALL ? g->plan->parts : plan_shapes(g->plan);
     size_t n = (size_t)MAX(g->nnodes, 1);
     c->class0 = mem_array((size_t)c->nclasses + 1, sizeof *c->class0);
     c->class_nodes = mem_array(n, sizeof *c->class_nodes);
@@ -377,14 +377,14 @@ static uno_err sort_by_class(struct races *c)
     bool all = c->class0 && c->class_nodes && c->nodes && c->local && c->sorted && fill;
     for (int i = 0; all && i < g->nnodes; i++)
         if (plan_node_step(g, i)->op != PLAN_NOP)
-            c->class0[plan_class(g->plan, g->nodes[i].shape) + 1]++;
+            c->class0[proof_class(c->p, i) + 1]++;
     for (int i = 0; all && i < c->nclasses; i++) {
         c->class0[i + 1] += c->class0[i];
         fill[i] = c->class0[i];
     }
     for (int i = 0; all && i < g->nnodes; i++)
         if (plan_node_step(g, i)->op != PLAN_NOP)
-            c->class_nodes[fill[plan_class(g->plan, g->nodes[i].shape)]++] = i;
+            c->class_nodes[fill[proof_class(c->p, i)]++] = i;
     free(fill);
     return all ? UNO_OK : UNO_ERR_MEMORY;
 }
@@ -431,7 +431,7 @@ static uno_err find_uses(struct races *c, struct use **uses, size_t *nuses)
     for (int i = 0; i < g->nnodes; i++) {
         const struct plan_step *s = plan_node_step(g, i);
         const struct plan_op_info *op = &plan_ops[s->op];
-        int rank = proof_rank(c->p, i), class = s->op == PLAN_NOP ? 0 : plan_class(g->plan, g->nodes[i].shape);
+        int rank = proof_rank(c->p, i), class = s->op == PLAN_NOP ? 0 : proof_class(c->p, i);
         TRY(mem_grow(uses, &cap, *nuses + 2, sizeof **uses));
         if (op->reads_src && s->src_buf == PLAN_SCRATCH)
             (*uses)[(*nuses)++] = (struct use){proof_cell(c->p, rank, PLAN_SCRATCH, s->src + g->nodes[i].i, false), class};

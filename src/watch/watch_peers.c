@@ -74,7 +74,7 @@ void peers_free(struct watch *w)
     w->npeers = 0;
 }
 
-/* "rank 3 (pid 12 on hostB)", "ranks 0-3, 6 (pid ...)" */
+/* "rank 3 (pid 12 on hostB)", "the process of ranks 0-3, 6 (pid 12 on hostB)" */
 static void who(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes)
 {
     char list[160];
@@ -93,7 +93,7 @@ static void who(const struct watch *w, const struct peer *p, char *buf, size_t b
             first = -1;
         }
     }
-    snprintf(buf, buf_bytes, "rank%s %s (pid %d on %.64s)", ranks == 1 ? "" : "s", list, (int)member(w, p)->pid,
+    snprintf(buf, buf_bytes, "%s %s (pid %d on %.64s)", ranks == 1 ? "rank" : "the process of ranks", list, (int)member(w, p)->pid,
              member(w, p)->hostname);
 }
 

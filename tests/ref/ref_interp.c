@@ -254,7 +254,8 @@ static void send_value(struct interp *x, const struct lane *l, const struct plan
     struct wire *w = wire_of_send(x, l->rank, s->send);
     size_t slot = (size_t)(w->sent++ % (uint64_t)x->run->k);
     bool fused = plan_ops[s->op].writes_dst;
-    bool lend = x->run->lent && (fused || s->op == PLAN_SEND) && !(x->run->scale && s->flags & PLAN_RAW_SRC && !fused);
+    bool lend = x->run->lent && (fused || s->op == PLAN_SEND) &&
+                (fused || !(s->flags & PLAN_RAW_SRC) || !x->run->scale || x->run->scale[l->rank] == 1);
     int buf = fused ? s->dst_buf : s->src_buf;
     w->unread[slot] = w->readers;
     w->lent_tile[slot] = lend && buf == PLAN_SCRATCH && w->readers > 0 ? l->tile + 1 : 0;

@@ -214,10 +214,10 @@ static void a_collected_process_is_named(void **state)
 {
     (void)state;
     struct watch *w = start_with((enum behaviour[]){WAITS}, 1);
-    kill(pids[1], SIGSEGV);
+    kill(pids[1], SIGTERM);
     assert_int_equal(waitpid(pids[1], NULL, 0), pids[1]);
     assert_true(wait_text(seen.dead[1]));
-    assert_true(strstr(seen.dead[1], "was killed by signal 11 (SIGSEGV)") || strstr(seen.dead[1], "how is not known here"));
+    assert_true(strstr(seen.dead[1], "was killed by signal 15 (SIGTERM)") || strstr(seen.dead[1], "how is not known here"));
     pids[1] = 0;
     watch_stop(w);
 }
@@ -325,7 +325,7 @@ static void all_ends_of_connections_are_a_death(void **state)
     uint64_t took = seen.dead_ns[2] - since;
     print_message("noticed after %.1f ms: %s\n", (double)took / 1e6, seen.dead[2]);
     assert_true(took >= 290000000 && took < SECOND);
-    assert_string_equal(seen.dead[2], "ranks 2-3 (pid 102 on host1) has ended without leaving the job: all its connections were "
+    assert_string_equal(seen.dead[2], "the process of ranks 2-3 (pid 102 on host1) has ended without leaving the job: all its connections were "
                                       "closed (end of file on 2 sockets)");
     watch_stop(w);
     assert_int_equal(seen.dead[1][0], 0);
@@ -469,9 +469,11 @@ static _Atomic bool writer_done;
 static void *ledger_writer(void *arg)
 {
     (void)arg;
-    for (uint32_t n = 1; n <= 3000000; n++) {
+    for (uint32_t n = 1; n <= 300000; n++) {
         struct ledger_event f = {.signature = n * 3, .count = n * 5ull, .call_site = n * 7ull, .start_ns = n * 11ull};
-        ledger_begin(ring_of, 1 + n % 2 * NET_LEDGER_EVENTS + n / 2 * 2 * NET_LEDGER_EVENTS, &f); /* always one place */
+        ledger_begin(ring_of, 1 + n * NET_LEDGER_EVENTS, &f); /* always one place */
+        for (volatile int pause = 0; pause < 100; pause++)
+            ;
     }
     writer_done = true;
     return NULL;
@@ -500,7 +502,7 @@ static void events_are_read_whole_or_not_at_all(void **state)
         assert_int_equal(e.count, n * 5ull);
         assert_int_equal(e.call_site, n * 7ull);
         assert_int_equal(e.start_ns, n * 11ull);
-        assert_int_equal((uint32_t)e.number, (uint32_t)(1 + n % 2 * NET_LEDGER_EVENTS + n / 2 * 2 * NET_LEDGER_EVENTS));
+        assert_int_equal((uint32_t)e.number, 1 + n * NET_LEDGER_EVENTS);
     }
     pthread_join(t, NULL);
     print_message("%ld whole, %ld refused\n", whole, refused);

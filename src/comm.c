@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm.c - the public entry points of unisono.h, and nothing else: each checks its arguments, says what is asked for as a
+ * `struct op`, and hands it to the engine. The main path of the library starts here.
+ */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CALL_SITE __builtin_return_address(0)
+
+/* ---- arguments ------------------------------------------------------------------------------------------------------ */
+
+static uno_err check_type(const char *call, uno_type type)
+{
+    if (uno_type_bytes(type) == 0)
+        return err_set(UNO_ERR_ARG, "%s: type %d is not one of the %d types", call, (int)type, UNO_TYPE_COUNT);
+    return UNO_OK;
+}
+
+/* Elements of `blocks * count` must be addressable, and the buffer there and aligned when any are. */
+static uno_err check_buffer(const char *call, const char *name, const void *p, size_t count, size_t blocks, uno_type type)
+{
+    size_t bytes, elem = uno_type_bytes(type), align = type == UNO_COMPLEX64 || type == UNO_COMPLEX128 ? elem / 2 : elem;
+    if (__builtin_mul_overflow(count, blocks, &bytes) || __builtin_mul_overflow(bytes, elem, &bytes) || bytes > SIZE_MAX / 2)
+        return err_set(UNO_ERR_ARG, "%s: %zu x %zu elements of %s are more than memory can hold (a negative count?)", call, blocks,
+                       count, type_name(type));
+    if (bytes == 0)
+        return UNO_OK;
+    if (!p)
+        return err_set(UNO_ERR_ARG, "%s: %s is NULL, with %zu bytes to move", call, name, bytes);
+    if ((uintptr_t)p % align)
+        return err_set(UNO_ERR_ARG, "%s: %s = %p is not aligned to %zu bytes for %s", call, name, p, align, type_name(type));
+    return UNO_OK;
+}
+
+static uno_err check_root(const char *call, const uno_comm *c, int root)
+{
+    if (root < 0 || root >= c->size)
+        return err_set(UNO_ERR_ARG, "%s: root %d is not a rank; legal are 0 to %d", call, root, c->size - 1);
+    return UNO_OK;
+}
+
+/* Two ranges may not overlap, unless they are exactly `in_place`. */
+static uno_err check_overlap(const char *call, const void *send, size_t send_bytes, const void *recv, size_t recv_bytes, bool in_place)
+{
+    const char *s = send, *r = recv;
+    if (in_place || !s || !r || send_bytes == 0 || recv_bytes == 0 || s + send_bytes <= r || r + recv_bytes <= s)
+        return UNO_OK;
+    return err_set(UNO_ERR_ARG, "%s: send and recv overlap without being in place", call);
+}
+
+static uno_err check_op(const char *call, uno_comm *c, struct op *op)
+{
+    uno_type type = op->req.type;
+    if (op->req.op >= UNO_OP_DYNAMIC) {
+        size_t i = (size_t)op->req.op - UNO_OP_DYNAMIC;
+        pthread_mutex_lock(&c->issue);
+        bool used = i < c->nops && c->ops[i]->used;
+        uno_type made_for = used ? c->ops[i]->type : type;
+        if (used)
+            memcpy(op->scalar_copy, c->ops[i]->scalar, sizeof op->scalar_copy);
+        pthread_mutex_unlock(&c->issue);
+        if (!used)
+            return err_set(UNO_ERR_ARG, "%s: operation %d was not made by uno_op_create_premulsum on this communicator", call,
+                           op->req.op);
+        if (made_for != type)
+            return err_set(UNO_ERR_ARG, "%s: operation %d was made for %s and is used with %s", call, op->req.op, type_name(made_for),
+                           type_name(type));
+        return UNO_OK;
+    }
+    uno_err err = uno_op_check((uno_op)op->req.op, type);
+    return err == UNO_OK ? UNO_OK : err_wrap(err, "%s", call);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------------- */
+
+/* What a collective needs to know to check its buffers: blocks of `count` in send and recv, which ranks look at them. */
+struct layout {
+    size_t send_blocks, recv_blocks;
+    bool send_root_only, recv_root_only;
+    bool rooted, reduces;
+};
+static struct layout layout_of(uno_coll coll, int size)
+{
+    size_t n = (size_t)size;
+    switch (coll) {
+    case UNO_ALL_REDUCE: return (struct layout){1, 1, false, false, false, true};
+    case UNO_BROADCAST: return (struct layout){1, 1, true, false, true, false};
+    case UNO_REDUCE: return (struct layout){1, 1, false, true, true, true};
+    case UNO_ALL_GATHER: return (struct layout){1, n, false, false, false, false};
+    case UNO_REDUCE_SCATTER: return (struct layout){n, 1, false, false, false, true};
+    case UNO_ALL_TO_ALL: return (struct layout){n, n, false, false, false, false};
+    case UNO_GATHER: return (struct layout){1, n, false, true, true, false};
+    case UNO_SCATTER: return (struct layout){n, 1, true, false, true, false};
+    default: return (struct layout){1, 1, false, false, false, false};
+    }
+}
+
+/* In place as NCCL defines it for each collective. */
+static bool is_in_place(const struct op *op, size_t block_bytes)
+{
+    const char *s = op->send, *r = op->recv;
+    size_t mine = (size_t)op->comm->rank * block_bytes;
+    switch (op->req.coll) {
+    case UNO_ALL_GATHER:
+    case UNO_GATHER: return s == r + mine;
+    case UNO_REDUCE_SCATTER:
+    case UNO_SCATTER: return r == s + mine;
+    case UNO_ALL_TO_ALL: return false;
+    default: return s == r;
+    }
+}
+
+static uno_err check_collective(const char *call, struct op *op)
+{
+    uno_comm *c = op->comm;
+    struct layout l = layout_of(op->req.coll, c->size);
+    TRY(check_type(call, op->req.type));
+    if (l.reduces)
+        TRY(check_op(call, c, op));
+    if (l.rooted)
+        TRY(check_root(call, c, op->req.root));
+    bool root = c->rank == op->req.root;
+    bool send_used = !l.send_root_only || root, recv_used = !l.recv_root_only || root;
+    if (send_used)
+        TRY(check_buffer(call, "send", op->send, op->req.count, l.send_blocks, op->req.type));
+    if (recv_used)
+        TRY(check_buffer(call, "recv", op->recv, op->req.count, l.recv_blocks, op->req.type));
+    size_t block = op->req.count * uno_type_bytes(op->req.type);
+    if (send_used && recv_used)
+        TRY(check_overlap(call, op->send, l.send_blocks * block, op->recv, l.recv_blocks * block, is_in_place(op, block)));
+    return UNO_OK;
+}
+
+static uno_err collective(const char *call, struct op *op)
+{
+    TRY(comm_enter(op->comm));
+    uno_err err = check_collective(call, op);
+    if (err == UNO_OK)
+        err = engine_issue(op);
+    return comm_leave(op->comm, err);
+}
+
+#define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT)                                                     \
+    struct op op = {.comm = comm, .req = {.coll = COLL, .type = TYPE, .op = (int)(OP), .root = ROOT, .count = COUNT}, \
+                    .send = SEND, .recv = RECV, .call_site = CALL_SITE, .stream = stream};                            \
+    return collective(CALL, &op)
+
+uno_err uno_all_reduce(const void *send, void *recv, size_t count, uno_type type, uno_op op_, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_ALL_REDUCE, "uno_all_reduce", send, recv, count, type, op_, 0);
+}
+
+uno_err uno_broadcast(const void *send, void *recv, size_t count, uno_type type, int root, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_BROADCAST, "uno_broadcast", send, recv, count, type, 0, root);
+}
+
+uno_err uno_reduce(const void *send, void *recv, size_t count, uno_type type, uno_op op_, int root, uno_comm *comm,
+                   uno_stream *stream)
+{
+    COLLECTIVE(UNO_REDUCE, "uno_reduce", send, recv, count, type, op_, root);
+}
+
+uno_err uno_all_gather(const void *send, void *recv, size_t count, uno_type type, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_ALL_GATHER, "uno_all_gather", send, recv, count, type, 0, 0);
+}
+
+uno_err uno_reduce_scatter(const void *send, void *recv, size_t count, uno_type type, uno_op op_, uno_comm *comm,
+                           uno_stream *stream)
+{
+    COLLECTIVE(UNO_REDUCE_SCATTER, "uno_reduce_scatter", send, recv, count, type, op_, 0);
+}
+
+uno_err uno_all_to_all(const void *send, void *recv, size_t count, uno_type type, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_ALL_TO_ALL, "uno_all_to_all", send, recv, count, type, 0, 0);
+}
+
+uno_err uno_gather(const void *send, void *recv, size_t count, uno_type type, int root, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_GATHER, "uno_gather", send, recv, count, type, 0, root);
+}
+
+uno_err uno_scatter(const void *send, void *recv, size_t count, uno_type type, int root, uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_SCATTER, "uno_scatter", send, recv, count, type, 0, root);
+}
+
+uno_err uno_barrier(uno_comm *comm, uno_stream *stream)
+{
+    COLLECTIVE(UNO_BARRIER, "uno_barrier", NULL, NULL, 0, UNO_INT8, 0, 0);
+}
+
+/* ---- v forms --------------------------------------------------------------------------------------------------------------- */
+
+/* Sum of counts must be addressable, every block aligned with the buffer. end: elements from the start to the last block's end. */
+static uno_err check_blocks(const char *call, const char *name, const void *buf, const size_t *counts, const size_t *displs,
+                            uno_type type, int n, size_t *end)
+{
+    if (!counts)
+        return err_set(UNO_ERR_ARG, "%s: the counts of %s are NULL", call, name);
+    size_t at = 0;
+    *end = 0;
+    for (int q = 0; q < n; q++) {
+        size_t from = displs ? displs[q] : at, to;
+        if (__builtin_add_overflow(from, counts[q], &to))
+            return err_set(UNO_ERR_ARG, "%s: count %zu for rank %d in %s overflows (a negative count?)", call, counts[q], q, name);
+        at = to;
+        if (counts[q])
+            *end = MAX(*end, to);
+    }
+    return check_buffer(call, name, buf, *end, 1, type);
+}
+
+static uno_err v_collective(const char *call, struct op *op, bool gathers)
+{
+    uno_comm *c = op->comm;
+    size_t end, elem = uno_type_bytes(op->req.type);
+    TRY(check_type(call, op->req.type));
+    if (!gathers)
+        TRY(check_op(call, c, op));
+    const void *full = gathers ? op->recv : op->send, *own = gathers ? op->send : op->recv;
+    TRY(check_blocks(call, gathers ? "recv" : "send", full, op->req.counts, op->req.displs, op->req.type, c->size, &end));
+    size_t mine = op->req.counts[c->rank], off = 0;
+    if (op->req.displs)
+        off = op->req.displs[c->rank];
+    else
+        for (int q = 0; q < c->rank; q++)
+            off += op->req.counts[q];
+    TRY(check_buffer(call, gathers ? "send" : "recv", own, mine, 1, op->req.type));
+    bool in_place = (const char *)own == (const char *)full + off * elem;
+    TRY(check_overlap(call, own, mine * elem, full, end * elem, in_place));
+    return engine_issue(op);
+}
+
+uno_err uno_all_gather_v(const void *send, void *recv, const size_t *counts, const size_t *displs, uno_type type, uno_comm *comm,
+                         uno_stream *stream)
+{
+    struct op op = {.comm = comm, .req = {.coll = UNO_ALL_GATHER_V, .type = type, .counts = counts, .displs = displs},
+                    .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
+    TRY(comm_enter(comm));
+    return comm_leave(comm, v_collective("uno_all_gather_v", &op, true));
+}
+
+uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts, const size_t *displs, uno_type type, uno_op op_,
+                             uno_comm *comm, uno_stream *stream)
+{
+    struct op op = {.comm = comm,
+                    .req = {.coll = UNO_REDUCE_SCATTER_V, .type = type, .op = (int)op_, .counts = counts, .displs = displs},
+                    .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
+    TRY(comm_enter(comm));
+    return comm_leave(comm, v_collective("uno_reduce_scatter_v", &op, false));
+}
+
+static uno_err check_all_to_all_v(struct op *op)
+{
+    static const char call[] = "uno_all_to_all_v";
+    uno_comm *c = op->comm;
+    size_t send_end, recv_end, elem = uno_type_bytes(op->req.type);
+    TRY(check_type(call, op->req.type));
+    TRY(check_blocks(call, "send", op->send, op->req.counts, op->req.displs, op->req.type, c->size, &send_end));
+    TRY(check_blocks(call, "recv", op->recv, op->recv_req.counts, op->recv_req.displs, op->req.type, c->size, &recv_end));
+    if (op->req.counts[c->rank] != op->recv_req.counts[c->rank])
+        return err_set(UNO_ERR_ARG, "%s: rank %d sends itself %zu elements and expects %zu", call, c->rank, op->req.counts[c->rank],
+                       op->recv_req.counts[c->rank]);
+    return check_overlap(call, op->send, send_end * elem, op->recv, recv_end * elem, false);
+}
+
+uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,
+                         const size_t *recv_counts, const size_t *recv_displs, uno_type type, uno_comm *comm, uno_stream *stream)
+{
+    struct op op = {.comm = comm,
+                    .req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = send_counts, .displs = send_displs},
+                    .recv_req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = recv_counts, .displs = recv_displs},
+                    .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
+    TRY(comm_enter(comm));
+    uno_err err = check_all_to_all_v(&op);
+    return comm_leave(comm, err == UNO_OK ? engine_issue(&op) : err);
+}
+
+/* ---- point to point ------------------------------------------------------------------------------------------------------ */
+
+static uno_err check_p2p(const char *call, const uno_comm *c, const void *buf, size_t count, uno_type type, int peer, bool any)
+{
+    TRY(check_type(call, type));
+    if ((peer < 0 || peer >= c->size) && !(any && peer == UNO_ANY))
+        return err_set(UNO_ERR_ARG, "%s: peer %d is not a rank; legal are 0 to %d%s", call, peer, c->size - 1, any ? ", or UNO_ANY" : "");
+    return check_buffer(call, "buf", buf, count, 1, type);
+}
+
+static uno_err stream_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
+                          uno_stream *stream, const void *site)
+{
+    TRY(check_p2p(call, comm, buf, count, type, peer, false));
+    struct p2p_request *r = mem_zalloc(sizeof *r);
+    if (!r)
+        return UNO_ERR_MEMORY;
+    *r = (struct p2p_request){.send = send, .peer = peer, .type = type, .buf = buf, .bytes = count * uno_type_bytes(type),
+                              .strict = true, .call_site = site};
+    struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = site};
+    return engine_issue(&op);
+}
+
+uno_err uno_send(const void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
+{
+    TRY(comm_enter(comm));
+    return comm_leave(comm, stream_p2p("uno_send", true, (void *)(uintptr_t)buf, count, type, peer, comm, stream, CALL_SITE));
+}
+
+uno_err uno_recv(void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
+{
+    TRY(comm_enter(comm));
+    return comm_leave(comm, stream_p2p("uno_recv", false, buf, count, type, peer, comm, stream, CALL_SITE));
+}
+
+static uno_err start_request(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, int tag, uno_comm *comm,
+                             uno_request **request, const void *site)
+{
+    TRY(check_p2p(call, comm, buf, count, type, peer, !send));
+    if (tag < 0)
+        return err_set(UNO_ERR_ARG, "%s: tag %d is negative", call, tag);
+    if (!request)
+        return err_set(UNO_ERR_ARG, "%s: request is NULL", call);
+    struct p2p_request r = {.send = send, .peer = peer, .tag = tag, .type = type, .buf = buf,
+                            .bytes = count * uno_type_bytes(type), .call_site = site};
+    return request_start(comm, &r, request);
+}
+
+uno_err uno_isend(const void *buf, size_t count, uno_type type, int peer, int tag, uno_comm *comm, uno_request **request)
+{
+    TRY(comm_enter(comm));
+    return comm_leave(comm, start_request("uno_isend", true, (void *)(uintptr_t)buf, count, type, peer, tag, comm, request, CALL_SITE));
+}
+
+uno_err uno_irecv(void *buf, size_t count, uno_type type, int peer, int tag, uno_comm *comm, uno_request **request)
+{
+    TRY(comm_enter(comm));
+    return comm_leave(comm, start_request("uno_irecv", false, buf, count, type, peer, tag, comm, request, CALL_SITE));
+}
+
+/* ---- communicators ------------------------------------------------------------------------------------------------------- */
+
+int uno_version(void)
+{
+    return UNO_VERSION;
+}
+
+const char *uno_last_error(const uno_comm *comm)
+{
+    return comm && comm->magic == COMM_MAGIC ? comm->last_error : err_text();
+}
+
+uno_err uno_get_id(uno_id *id)
+{
+    if (!id)
+        return err_set(UNO_ERR_ARG, "uno_get_id: id is NULL");
+    struct config cfg;
+    TRY(config_load(&cfg, NULL));
+    return boot_make_id(&cfg, id);
+}
+
+uno_err uno_comm_init_rank(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config)
+{
+    if (!comm || !id)
+        return err_set(UNO_ERR_ARG, "uno_comm_init_rank: %s is NULL", comm ? "id" : "comm");
+    if (nranks < 1)
+        return err_set(UNO_ERR_ARG, "uno_comm_init_rank: %d ranks; at least 1 is needed", nranks);
+    if (rank < 0 || rank >= nranks)
+        return err_set(UNO_ERR_ARG, "uno_comm_init_rank: rank %d of %d ranks; legal are 0 to %d", rank, nranks, nranks - 1);
+    *comm = NULL;
+    if (!group_open())
+        return join_id(comm, nranks, id, rank, config);
+    struct group_join note = {.comm = comm, .nranks = nranks, .rank = rank, .id = *id, .config = UNO_CONFIG_INIT};
+    if (config)
+        note.config = *config;
+    return group_note_join(&note);
+}
+
+uno_err uno_comm_init_env(uno_comm **comm, const uno_config *config)
+{
+    if (!comm)
+        return err_set(UNO_ERR_ARG, "uno_comm_init_env: comm is NULL");
+    *comm = NULL;
+    return join_env(comm, config);
+}
+
+uno_err uno_comm_init_all(uno_comm **comms, int n, const uno_config *config)
+{
+    if (!comms || n < 1)
+        return err_set(UNO_ERR_ARG, "uno_comm_init_all: %s", comms ? "at least 1 rank is needed" : "comms is NULL");
+    return join_all(comms, n, config);
+}
+
+uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config)
+{
+    TRY(comm_enter(comm));
+    uno_err err;
+    if (!newcomm)
+        err = err_set(UNO_ERR_ARG, "uno_comm_split: newcomm is NULL");
+    else if (color < 0 && color != UNO_NO_COLOR)
+        err = err_set(UNO_ERR_ARG, "uno_comm_split: color %d is negative and not UNO_NO_COLOR", color);
+    else if (group_open())
+        err = err_set(UNO_ERR_USAGE, "uno_comm_split inside a group");
+    else
+        err = join_split(comm, color, key, config, newcomm);
+    return comm_leave(comm, err);
+}
+
+uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config)
+{
+    return uno_comm_split(comm, 0, 0, newcomm, config);
+}
+
+uno_err uno_comm_finalize(uno_comm *comm)
+{
+    if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && atomic_load(&comm->failed)) {
+        pthread_mutex_lock(&comm->issue);
+        comm->finalized = true;
+        pthread_mutex_unlock(&comm->issue);
+        return UNO_OK; /* failed: nothing can be finished, and the cause was told by the failing call */
+    }
+    TRY(comm_enter(comm));
+    uno_err err = engine_drain(comm);
+    pthread_mutex_lock(&comm->issue);
+    comm->finalized = true;
+    pthread_mutex_unlock(&comm->issue);
+    atomic_store_explicit(&comm->region->goodbye, 1, memory_order_release); /* pairs with the acquire in said_goodbye */
+    return comm_leave(comm, err);
+}
+
+uno_err uno_comm_destroy(uno_comm *comm)
+{
+    if (!comm)
+        return UNO_OK;
+    if (comm->magic != COMM_MAGIC)
+        return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator (destroyed before?)");
+    if (comm->fork_generation != fork_generation())
+        return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
+    if (!comm->finalized)
+        (void)uno_comm_finalize(comm);
+    engine_wait_unused(comm);
+    comm_free(comm);
+    return UNO_OK;
+}
+
+uno_err uno_comm_abort(uno_comm *comm)
+{
+    if (!comm || comm->magic != COMM_MAGIC)
+        return err_set(UNO_ERR_ARG, "uno_comm_abort: not a communicator");
+    if (comm->fork_generation != fork_generation())
+        return err_set(UNO_ERR_USAGE, "uno_comm_abort in a forked child");
+    char text[128];
+    snprintf(text, sizeof text, "rank %d called uno_comm_abort", comm->rank);
+    (void)comm_fail(comm, UNO_ERR_ABORTED, comm->rank, true, text);
+    engine_kick();
+    return UNO_OK;
+}
+
+uno_err uno_comm_async_error(uno_comm *comm, uno_err *async)
+{
+    if (!comm || comm->magic != COMM_MAGIC || !async)
+        return err_set(UNO_ERR_ARG, "uno_comm_async_error: %s", async ? "not a communicator" : "async is NULL");
+    (void)engine_look(comm, 0, UINT64_MAX); /* a mark that another rank left */
+    *async = comm_cause(comm);
+    return UNO_OK;
+}
+
+int uno_comm_rank(const uno_comm *comm)
+{
+    return comm && comm->magic == COMM_MAGIC ? comm->rank : -1;
+}
+
+int uno_comm_size(const uno_comm *comm)
+{
+    return comm && comm->magic == COMM_MAGIC ? comm->size : -1;
+}
+
+uno_err uno_comm_explain(uno_comm *comm, uno_coll coll, size_t count, uno_type type, uno_op op, int root, char *buf,
+                         size_t buf_bytes)
+{
+    TRY(comm_enter(comm));
+    uno_err err = UNO_OK;
+    struct text t = {0};
+    if (!buf || buf_bytes == 0 || (unsigned)coll >= UNO_COLL_COUNT)
+        err = err_set(UNO_ERR_ARG, "uno_comm_explain: %s", buf && buf_bytes ? "unknown collective" : "no room for the text");
+    if (err == UNO_OK)
+        err = check_type("uno_comm_explain", type);
+    if (err == UNO_OK)
+        err = check_root("uno_comm_explain", comm, root);
+    if (err == UNO_OK) {
+        struct request req = {.coll = coll, .type = type, .op = (int)op, .root = root, .count = count};
+        pthread_mutex_lock(&comm->walk);
+        err = planner_explain(comm->planner, &req, false, &t);
+        pthread_mutex_unlock(&comm->walk);
+    }
+    if (err == UNO_OK)
+        snprintf(buf, buf_bytes, "%s", t.s ? t.s : "");
+    text_free(&t);
+    return comm_leave(comm, err);
+}
+
+uno_err uno_op_create_premulsum(uno_op *op, const void *scalar, uno_type type, uno_comm *comm)
+{
+    TRY(comm_enter(comm));
+    uno_err err = check_type("uno_op_create_premulsum", type);
+    if (err == UNO_OK && (!op || !scalar))
+        err = err_set(UNO_ERR_ARG, "uno_op_create_premulsum: %s is NULL", op ? "scalar" : "op");
+    if (err == UNO_OK && !reduce_find(type, UNO_OP_DYNAMIC, true))
+        err = err_set(UNO_ERR_TYPE, "premulsum is not defined for %s", type_name(type));
+    if (err == UNO_OK)
+        err = ops_add(comm, scalar, type, op);
+    return comm_leave(comm, err);
+}
+
+uno_err uno_op_destroy(uno_op op, uno_comm *comm)
+{
+    TRY(comm_enter(comm));
+    return comm_leave(comm, ops_remove(comm, op));
+}
+
+uno_err uno_mem_alloc(void **ptr, size_t bytes)
+{
+    if (!ptr)
+        return err_set(UNO_ERR_ARG, "uno_mem_alloc: ptr is NULL");
+    *ptr = NULL;
+    return bytes ? net_mem_alloc(ptr, bytes) : UNO_OK;
+}
+
+uno_err uno_mem_free(void *ptr)
+{
+    return ptr ? net_mem_free(ptr) : UNO_OK;
+}

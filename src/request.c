@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request.c - what lives longer than a call: requests of isend and irecv, and a communicator's own reductions.
+ */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct uno_request {
+    uno_comm *comm; /* held until the request is released */
+    struct p2p_request p2p;
+};
+
+uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request)
+{
+    struct uno_request *r = mem_zalloc(sizeof *r);
+    if (!r)
+        return UNO_ERR_MEMORY;
+    r->comm = comm;
+    r->p2p = *what;
+    struct op call = {.comm = comm, .p2p = &r->p2p, .call_site = what->call_site}, *op;
+    uno_err err = engine_copy_call(&call, &op);
+    if (err == UNO_OK && (err = engine_queue(op)) != UNO_OK)
+        free(op);
+    if (err != UNO_OK) {
+        free(r);
+        return err;
+    }
+    if (pthread_mutex_trylock(&comm->walk) == 0) { /* start it now, unless somebody is moving things anyway */
+        bool moved = false;
+        engine_step(comm, &moved);
+        pthread_mutex_unlock(&comm->walk);
+    }
+    pthread_mutex_lock(&comm->issue);
+    comm->active++;
+    pthread_mutex_unlock(&comm->issue);
+    *request = r;
+    return UNO_OK;
+}
+
+static bool request_done(void *arg)
+{
+    return p2p_done(arg);
+}
+
+static uno_err release(uno_request **request, uno_status *status)
+{
+    struct uno_request *r = *request;
+    uno_err err = r->p2p.err;
+    if (err != UNO_OK)
+        err_set(err, "%s", r->p2p.text);
+    if (status) {
+        status->peer = r->p2p.send ? r->p2p.peer : r->p2p.got_peer;
+        status->tag = r->p2p.send ? r->p2p.tag : r->p2p.got_tag;
+        status->count = (r->p2p.send ? r->p2p.bytes : r->p2p.got_bytes) / uno_type_bytes(r->p2p.type);
+    }
+    *request = NULL;
+    uno_comm *c = r->comm;
+    free(r);
+    return comm_leave(c, err);
+}
+
+static uno_err check_request(const char *call, uno_request **request)
+{
+    if (!request || !*request)
+        return err_set(UNO_ERR_ARG, "%s: the request is NULL (waited for before?)", call);
+    if ((*request)->comm->fork_generation != fork_generation())
+        return err_set(UNO_ERR_USAGE, "%s: the request was made before fork()", call);
+    return UNO_OK;
+}
+
+uno_err uno_test(uno_request **request, uno_status *status)
+{
+    TRY(check_request("uno_test", request));
+    uno_comm *c = (*request)->comm;
+    if (!p2p_done(&(*request)->p2p) && pthread_mutex_trylock(&c->walk) == 0) {
+        bool moved = false;
+        if (c->env.proc)
+            net_progress(c->env.proc);
+        engine_step(c, &moved);
+        engine_look_now(c);
+        pthread_mutex_unlock(&c->walk);
+    }
+    if (!p2p_done(&(*request)->p2p))
+        return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished");
+    return release(request, status);
+}
+
+uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *status)
+{
+    TRY(check_request("uno_wait", request));
+    uno_comm *c = (*request)->comm;
+    if (engine_wait(c, request_done, &(*request)->p2p, clock_after(timeout_s)) != UNO_OK)
+        return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished after %.3f s", timeout_s);
+    return release(request, status);
+}
+
+uno_err uno_wait(uno_request **request, uno_status *status)
+{
+    return uno_wait_until(request, -1, status);
+}
+
+/* ---- own reductions --------------------------------------------------------------------------------------------------- */
+
+uno_err ops_add(uno_comm *c, const void *scalar, uno_type type, uno_op *op)
+{
+    pthread_mutex_lock(&c->issue);
+    size_t i = 0;
+    while (i < c->nops && c->ops[i]->used)
+        i++;
+    uno_err err = UNO_OK;
+    if (i == c->nops) {
+        err = mem_grow(&c->ops, &c->cap_ops, i + 1, sizeof *c->ops);
+        if (err == UNO_OK && !(c->ops[i] = mem_zalloc(sizeof **c->ops)))
+            err = UNO_ERR_MEMORY;
+        if (err == UNO_OK)
+            c->nops++;
+    }
+    if (err == UNO_OK) {
+        c->ops[i]->used = true;
+        c->ops[i]->type = type;
+        memcpy(c->ops[i]->scalar, scalar, uno_type_bytes(type));
+        *op = (uno_op)(UNO_OP_DYNAMIC + (int)i);
+    }
+    pthread_mutex_unlock(&c->issue);
+    return err;
+}
+
+uno_err ops_remove(uno_comm *c, uno_op op)
+{
+    int i = (int)op - UNO_OP_DYNAMIC;
+    uno_err err = UNO_OK;
+    pthread_mutex_lock(&c->issue);
+    if (i >= 0 && (size_t)i < c->nops && c->ops[i]->used)
+        c->ops[i]->used = false;
+    else
+        err = err_set(UNO_ERR_ARG, "uno_op_destroy: %d is not an operation of this communicator", (int)op);
+    pthread_mutex_unlock(&c->issue);
+    return err;
+}
+
+void ops_free(uno_comm *c)
+{
+    for (size_t i = 0; i < c->nops; i++)
+        free(c->ops[i]);
+    free(c->ops);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processors follow the affinity mask; default costs are usable. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <sched.h>
+#include <cmocka.h>
+
+#include "topo/topo.h"
+
+static void processors_follow_the_mask(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    int all = topo_processors();
+    assert_true(all >= 1 && all <= CPU_COUNT(&before));
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(topo_processors(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(topo_processors(), all);
+}
+
+static void defaults_make_sense(void **state)
+{
+    (void)state;
+    const struct topo_costs *c = &topo_costs_default;
+    assert_true(c->shm_latency_ps < c->net_latency_ps && c->shm_ps_per_kb < c->net_ps_per_kb);
+    assert_true(c->step_ps > 0 && c->step_ps < c->shm_latency_ps && c->reduce_ps_per_kb > 0 && c->processors > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(processors_follow_the_mask), cmocka_unit_test(defaults_make_sense)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
