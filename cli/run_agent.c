@@ -19,6 +19,7 @@
 struct agent {
     struct run_wire wire;
     struct run_job job;
+    char secret[RUN_SECRET_CHARS + 1];
     int listen_fd, master_port;
     char *go;             /* FRAME_GO's body */
     size_t ngo;
@@ -74,7 +75,7 @@ static bool receive_job(struct agent *a)
     size_t bytes;
     while (!a->go && next_frame(&a->wire, &type, &body, &bytes)) {
         if (type == FRAME_SECRET && bytes == RUN_SECRET_CHARS) {
-            memcpy(a->job.secret, body, bytes);
+            memcpy(a->secret, body, bytes);
         } else if (type == FRAME_JOB) {
             if (!run_job_decode(&a->job, body, bytes)) {
                 give_up(a, "the job description is not one this version understands; install the same unisono on all hosts");
@@ -95,7 +96,8 @@ static bool receive_job(struct agent *a)
             return false; /* ended before it began */
         }
     }
-    return a->go != NULL;
+    memcpy(a->job.secret, a->secret, sizeof a->secret);
+    return a->go != NULL && a->secret[0];
 }
 
 static void show_binding(struct agent *a, const struct run_binding *b)
