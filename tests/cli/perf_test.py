@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`unisono perf` from outside: the table as parsers of nccl-tests output read it, exit statuses, sentences, JSON.
+
+usage: perf_test.py PATH_OF_UNISONO CASE
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+UNISONO = None
+FLOAT = r"[0-9.]+(?:e[+-][0-9]+)?"
+# Columns 1-5, then 4 + 4, as written by nccl-tests 2.19: widths 12, 12, 8, 6, 6, then 7, 6, 6, 6 twice.
+ROW = re.compile(r"^\s+(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)" + (r"\s+(%s)\s+(%s)\s+(%s)\s+(\S+)" % (FLOAT, FLOAT, FLOAT)) * 2)
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "alltoallv", "gather", "scatter",
+               "sendrecv", "hypercube"]
+
+
+def run(args, status=0, name=None, env=None, timeout=120):
+    """Run `unisono perf ARGS`, or under another name; returns (stdout, stderr)."""
+    environment = {k: v for k, v in os.environ.items()
+                   if not re.match(r"(UNISONO_|NCCL_|RCCL_|OMPI_|PMI|SLURM_|RANK$|WORLD_SIZE$)", k)}
+    environment.update(env or {})
+    with tempfile.TemporaryDirectory() as folder:
+        command = [UNISONO, "perf"]
+        if name:
+            command = [os.path.join(folder, name)]
+            os.symlink(UNISONO, command[0])
+        done = subprocess.run(command + args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, env=environment,
+                              universal_newlines=True)
+    assert done.returncode == status, "%s: status %d, not %d\n%s\n%s" % (args, done.returncode, status, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def rows(text):
+    return [m for m in (ROW.match(line) for line in text.splitlines()) if m]
+
+
+def slicing_parser(text):
+    """As a widely used harness does: everything between the last "out-of-place" and "Out of bounds values" is a row."""
+    lines, start, end = text.splitlines(), -1, -1
+    for i, line in enumerate(lines):
+        if "out-of-place" in line:
+            start = i
+        if "Out of bounds values" in line:
+            end = i
+    best, seen = -1.0, 0
+    for line in lines[start + 3:end]:
+        words = re.sub(r" +", " ", line.strip(" ")).split(" ")
+        if len(words) <= 10:
+            break
+        best, seen = max(best, float(words[-6])), seen + 1
+    return best, seen
+
+
+def case_table():
+    args = ["-b", "8", "-e", "64K", "-f", "2", "-g", "2", "-n", "3"]
+    for extra in ([], ["--limit", "--explain", "--percentiles", "-M", "1"]):
+        out, _ = run(args + extra, name="all_reduce_perf")
+        found = rows(out)
+        assert len(found) == 14, out
+        assert [int(m.group(1)) for m in found] == [8 << i for i in range(14)], out
+        for m in found:
+            assert int(m.group(2)) * 4 == int(m.group(1)) and m.group(3, 4, 5) == ("float", "sum", "-1"), m.group(0)
+            assert m.group(9) == "0" and m.group(13) == "0", m.group(0)
+        best, seen = slicing_parser(out)
+        assert seen == 14 and best > 0, out
+        assert re.search(r"^# Out of bounds values : 0 OK$", out, re.M), out
+        average = float(re.search(r"^# Avg bus bandwidth    : ([0-9.e+-]+) $", out, re.M).group(1))
+        shown = [float(m.group(i)) for m in found for i in (8, 12)]
+        assert abs(average - sum(shown) / len(shown)) < 0.006, (average, shown)
+        assert out.rstrip().endswith("# Collective test concluded: all_reduce_perf"), out
+        assert all(line.startswith("#") or ROW.match(line) for line in out.splitlines()), out
+        assert all(len(line) >= 113 and line[:12].strip().isdigit() for line in out.splitlines() if ROW.match(line)), out
+
+
+def case_columns():
+    out, _ = run(["all_reduce", "-b", "1K", "-e", "1K", "-n", "4", "-t", "2", "-I", "1", "-S", "1", "-C", "1"])
+    row = [line for line in out.splitlines() if ROW.match(line)][0]
+    assert len(row.split()) == 5 + 2 * 8 + 2, row
+    assert re.search(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", row), row
+    assert "cputime" in out and "i_cv%" in out
+    out, _ = run(["all_reduce", "-b", "1K", "-e", "1K", "-n", "2", "-t", "2", "-c", "0"])
+    assert re.search(r"     N/A .*     N/A$", out, re.M), out
+
+
+def case_sizes():
+    def sizes(args):
+        out, _ = run(["-n", "1", "-c", "0", "-t", "2"] + args)
+        return [int(m.group(1)) for m in rows(out)]
+    assert sizes(["-b", "1K", "-e", "3K", "-i", "1K"]) == [1024, 2048, 3072]
+    assert sizes(["-b", "1K", "-e", "1M", "-f", "8"]) == [1 << 10, 1 << 13, 1 << 16, 1 << 19]
+    assert sizes(["-b", "0.5K", "-e", "512"]) == [512]
+    assert sizes(["-b", "0", "-e", "8", "-f", "2"]) == [0, 0, 0, 4, 8]  # of float: 1 and 2 bytes are no element
+    # blocks are rounded down to 16 bytes a rank
+    assert sizes(["all_gather", "-b", "100", "-e", "100"]) == [96]
+    out, _ = run(["-n", "1", "-N", "3", "-b", "8", "-e", "8", "-t", "2"])
+    assert len(rows(out)) == 3, out
+
+
+def case_collectives():
+    for how in (["--ranks", "2"], ["-t", "2"], ["-g", "4"], ["--ranks", "4"]):
+        for name in COLLECTIVES:
+            out, _ = run([name, "-b", "64", "-e", "256K", "-f", "64", "-n", "2"] + how)
+            found = rows(out)
+            assert len(found) == 3 and "Out of bounds values : 0 OK" in out, out
+            rooted = name in ("broadcast", "reduce", "gather", "scatter")
+            assert all(m.group(5) == ("0" if rooted else "-1") for m in found), out
+            assert all(m.group(4) == ("sum" if "reduce" in name else "none") for m in found), out
+    run(["barrier", "--ranks", "2", "-n", "2"])
+
+
+def case_types():
+    out, _ = run(["all_reduce", "-d", "all", "-o", "all", "-b", "4K", "-e", "4K", "-n", "1", "-t", "3"])
+    found = {m.group(3, 4) for m in rows(out)}
+    assert len(found) == 72, sorted(found)
+    out, _ = run(["broadcast", "-r", "all", "-b", "64", "-e", "64", "-n", "1", "-t", "3"])
+    assert [m.group(5) for m in rows(out)] == ["0", "1", "2"], out
+
+
+def case_bandwidth():
+    """The formulas, from JSON, whose numbers are not rounded."""
+    n = 4
+    for name, moved, bus in (("all_reduce", 1, 2 * (n - 1) / n), ("all_gather", 1, (n - 1) / n), ("broadcast", 1, 1),
+                             ("reduce_scatter", 1, (n - 1) / n), ("alltoall", 1, (n - 1) / n), ("sendrecv", 1, 1),
+                             ("hypercube", (n - 1) / n, 1)):
+        out, _ = run([name, "-b", "64K", "-e", "64K", "-n", "3", "-g", str(n), "--json", "-"])
+        result = json.loads(out)["results"][0]
+        for half in (result["out_of_place"], result["in_place"]):
+            algbw = result["size"] * moved / half["time"] / 1e3
+            assert abs(half["alg_bw"] / algbw - 1) < 0.01, (name, half)
+            assert abs(half["bus_bw"] / half["alg_bw"] - bus) < 0.01, (name, half)
+
+
+def case_json():
+    args = ["all_reduce", "-b", "1K", "-e", "4K", "-f", "2", "-n", "5", "-t", "2"]
+    out, _ = run(args + ["--json", "-", "--limit", "--explain", "--percentiles"])
+    data = json.loads(out)
+    assert len(data["results"]) == 3
+    for r in data["results"]:
+        assert r["out_of_place"]["nwrong"] == 0 and r["limit_us"] > 0 and r["explanation"]
+        assert len(r["in_place_per_iter"]["times_us"]) == 5
+        it = r["out_of_place_per_iter"]
+        assert it["min_us"] <= it["p50_us"] <= it["p99_us"] <= it["max_us"]
+    assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
+    assert len(data["config"]["devices"]) == 2 and data["unisono"]["ranks"] == 2
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "a.json")
+        for _ in range(3):
+            run(args + ["-J", name])
+        assert sorted(os.listdir(folder)) == ["a.json", "a.json.1", "a.json.2"], os.listdir(folder)
+        for file in os.listdir(folder):
+            with open(os.path.join(folder, file)) as f:
+                assert json.load(f)["version"] == 3
+
+
+def case_options():
+    """Each bad option: status 2, one sentence that names the option or word and what is legal, nothing on stdout."""
+    for args, words in (
+            (["-b", "9", "-e", "8"], ["-b 9", "-e 8"]), (["-b", "x"], ["-b", "64K"]), (["-b"], ["-b", "value"]),
+            (["-e", "-4"], ["-e"]), (["-b", "99999999999G"], ["-b"]), (["-n", "0"], ["-n", "from 1"]),
+            (["-n", "3x"], ["-n", "whole number"]), (["-o", "plus"], ["-o", "sum prod"]), (["-d", "real"], ["-d", "bfloat16"]),
+            (["-r", "two"], ["-r"]), (["broadcast", "-r", "7", "-t", "2"], ["-r 7", "0 to 1"]), (["-z", "4"], ["-z", "0 to 3"]),
+            (["-a", "9"], ["-a"]), (["-T", "soon"], ["-T", "seconds"]), (["-D", "1"], ["-D", "device"]),
+            (["-J", "out.txt"], ["-J", ".json"]), (["-i", "0", "-b", "8", "-e", "16"], ["-i"]), (["-Q"], ["-Q"]),
+            (["--limt"], ["--limt", "--limit"]), (["all_reduc"], ["all_reduc", "all_reduce"]),
+            (["all_reduce", "more"], ["more"]), (["--cold", "--warm"], ["--cold"]), (["-K", "20"], None),
+            (["-I", "1", "-K", "20"], ["-K"]), (["--ranks", "2", "-g", "2"], ["--ranks"]), (["--ranks", "0"], ["--ranks"]),
+            (["--bind", "socket"], ["--bind", "core"]), (["--memory", "hot"], ["--memory", "shared"]),
+            (["hypercube", "-t", "3"], ["hypercube", "power of two"]), (["-o", "band", "-t", "2"], ["band", "float"]),
+            (["-t", "2", "--json", "/nonexistent/x.json"], ["/nonexistent/x.json"])):
+        if words is None:  # legal without -I
+            run(args + ["-b", "8", "-e", "8", "-t", "2"])
+            continue
+        out, err = run(args, status=2)
+        assert out == "", (args, out)
+        assert err.count("\n") == 1 and err.startswith("unisono perf: "), (args, err)
+        assert all(w in err for w in words), (args, err)
+    for args in (["--help"], ["-h"]):
+        out, _ = run(args)
+        assert "--percentiles" in out and "-b, --minbytes" in out
+    out, _ = run(["-G", "3", "-x", "1", "-V", "8", "-b", "8", "-e", "8", "-n", "1", "-t", "2"])
+    assert out.count("has no meaning for host memory") == 3, out
+
+
+def case_statuses():
+    args = ["-b", "8", "-e", "8", "-n", "1", "--ranks", "2"]
+    out, _ = run(args, status=1, env={"NCCL_TESTS_MIN_BW": "100000"})
+    assert re.search(r"^# Avg bus bandwidth    : \S+ FAILED$", out, re.M), out
+    out, _ = run(args, env={"NCCL_TESTS_MIN_BW": "0"})
+    assert re.search(r"^# Avg bus bandwidth    : \S+ OK$", out, re.M), out
+    done = subprocess.run([UNISONO, "perf"] + args, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 2 and b"standard output" in done.stderr, done
+
+
+def case_default():
+    out, _ = run(["-b", "8", "-e", "8", "-n", "1"])
+    assert re.search(r"^# ranks: [2-4] processes started here", out, re.M), out
+    out, _ = run([], timeout=300)
+    assert "# limit:" in out and "# from 8 B: " in out and len(rows(out)) == 8, out
+
+
+def case_tool():
+    def tool(*args, status=0):
+        done = subprocess.run([UNISONO] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                              timeout=60)
+        assert done.returncode == status, (args, done)
+        return done.stdout, done.stderr
+    out, _ = tool()
+    assert "usage: unisono" in out and "\033" not in out
+    _, err = tool("prf", status=2)
+    assert 'did you mean "unisono perf"?' in err
+    _, err = tool("zzzzzzzz", status=2)
+    assert "zzzzzzzz" in err and "did you mean" not in err
+    assert tool("--version")[0] == tool("version")[0]
+    assert tool("help", "perf")[0] == tool("perf", "--help")[0]
+    script, _ = tool("completion", "bash")
+    shell = script + '\nCOMP_WORDS=(%s perf --per); COMP_CWORD=2; _unisono; echo "${COMPREPLY[@]}"\n' % UNISONO
+    shell += 'COMP_WORDS=(%s pe); COMP_CWORD=1; _unisono; echo "${COMPREPLY[@]}"\n' % UNISONO
+    done = subprocess.run(["bash", "-c", shell], stdout=subprocess.PIPE, universal_newlines=True, timeout=60)
+    assert done.stdout.split("\n")[0].split() == ["--per_iter_skip", "--per_iter_timing", "--percentiles"], done
+    assert done.stdout.split("\n")[1] == "perf", done
+    tool("completion", "fish", status=2)
+
+
+def main():
+    global UNISONO
+    UNISONO = os.path.abspath(sys.argv[1])
+    cases = {name[5:]: case for name, case in globals().items() if name.startswith("case_")}
+    for name in sys.argv[2:] or sorted(cases):
+        cases[name]()
+        print("%s: good" % name)
+
+
+if __name__ == "__main__":
+    main()
