@@ -77,6 +77,8 @@ def check_quoted(root, path, header, public):
     if parts[0] in ("cli", "examples", "python", "include", "bench"):
         beside = os.path.exists(os.path.join(root, os.path.dirname(path), header))
         below = os.path.exists(os.path.join(root, parts[0], header))
+        if parts[0] == "bench" and header == "floor_kernels.h":  # cli/: the same kernels, so that the numbers compare
+            return None
         return None if beside or below else "only public headers and its own folder's files are open to " + parts[0]
     if parts[0] != "src":
         return None
