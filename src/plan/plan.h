@@ -39,7 +39,8 @@ struct plan_conn {
     bool group;
 };
 
-/* Wait until step `step` of lane `lane` of this rank has finished in the same tile. */
+/* Wait until step `step` of lane `lane` of this rank has finished in the same tile. A step whose chunks have no such tile
+ * is passed by in its lane's order and still waits for its own waits: the proof counts on both. */
 struct plan_dep {
     int lane, step; /* step counts from 0 within its lane */
 };

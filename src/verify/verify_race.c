@@ -153,6 +153,8 @@ static uno_err order_inside_ranks(struct races *c)
 
 static uno_err add_access(struct races *c, struct access a)
 {
+    if (c->p->one_class && a.buf != PLAN_SCRATCH)
+        return UNO_OK; /* shapes are followed through scratch only */
     TRY(mem_grow(&c->accesses, &c->accesses_cap, (size_t)c->naccesses + 1, sizeof a));
     c->accesses[c->naccesses++] = a;
     return UNO_OK;
