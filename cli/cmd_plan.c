@@ -13,13 +13,14 @@
 
 static const char usage[] =
     "usage: unisono plan show FILE [--rank R | --json | --xml [--unicast]]\n"
-    "       unisono plan verify FILE [--slots K] [--json]\n"
+    "       unisono plan verify FILE [--slots K] [--all] [--json]\n"
     "       unisono plan make COLLECTIVE --ranks N [options]\n"
     "       unisono plan algos\n"
     "\n"
     "  show    print a plan (JSON, see docs/plan-format.md, or MSCCL XML) as text, or convert it\n"
     "  verify  prove each claim of a plan (in place, out of place), with its own slots a connection and with one, or name rank,\n"
-    "          lane, step and reason; status 0 = its claims are proved, 1 = one is refuted, 2 = no plan was read\n"
+    "          lane, step and reason; status 0 = its claims are proved, 1 = one is refuted, 2 = no plan was read;\n"
+    "          --slots K: with K slots instead of its own; --all: also what it does not claim\n"
     "  make    make a plan:\n"
     "            --ranks N        number of ranks\n"
     "            --algo A         see `unisono plan algos`; without it the planner chooses for --bytes\n"
@@ -36,7 +37,7 @@ static const char usage[] =
 struct options {
     uno_plan_params params;
     uno_plan_form form;
-    bool xml, unicast, explain, verify, help;
+    bool xml, unicast, explain, verify, all, help;
     int rank, slots;
     const char *word;    /* FILE or COLLECTIVE */
 };
@@ -53,7 +54,7 @@ static int int_option(const char *name, const char *value, int min, int max, int
 }
 
 enum { OPT_RANKS = 256, OPT_ALGO, OPT_CHANNELS, OPT_ROOT, OPT_HOSTS, OPT_BYTES, OPT_JSON, OPT_XML, OPT_UNICAST, OPT_RANK,
-       OPT_SLOTS, OPT_EXPLAIN, OPT_VERIFY };
+       OPT_SLOTS, OPT_EXPLAIN, OPT_VERIFY, OPT_ALL };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPT_RANKS},     {"algo", required_argument, NULL, OPT_ALGO},
     {"channels", required_argument, NULL, OPT_CHANNELS}, {"root", required_argument, NULL, OPT_ROOT},
@@ -61,8 +62,8 @@ static const struct option long_options[] = {
     {"json", no_argument, NULL, OPT_JSON},             {"xml", no_argument, NULL, OPT_XML},
     {"unicast", no_argument, NULL, OPT_UNICAST},       {"rank", required_argument, NULL, OPT_RANK},
     {"slots", required_argument, NULL, OPT_SLOTS},     {"explain", no_argument, NULL, OPT_EXPLAIN},
-    {"verify", no_argument, NULL, OPT_VERIFY},         {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0}};
+    {"verify", no_argument, NULL, OPT_VERIFY},         {"all", no_argument, NULL, OPT_ALL},
+    {"help", no_argument, NULL, 'h'},                  {NULL, 0, NULL, 0}};
 
 static int one_option(struct options *o, int option)
 {
@@ -81,6 +82,7 @@ static int one_option(struct options *o, int option)
     case OPT_SLOTS: return int_option("slots", optarg, 1, 65536, &o->slots);
     case OPT_EXPLAIN: o->explain = true; return CLI_GOOD;
     case OPT_VERIFY: o->verify = true; return CLI_GOOD;
+    case OPT_ALL: o->all = true; return CLI_GOOD;
     case 'h': o->help = true; return CLI_GOOD;
     default: return out_error("plan", "see `unisono plan --help`"); /* getopt has named it */
     }
@@ -139,7 +141,10 @@ static int show(const struct options *o)
 /* ---- verify ---------------------------------------------------------------------------------------- */
 
 struct check {
-    bool in_place, copies_only;  /* copies_only: refuted with lent memory, proved when slots carry copies */
+    bool in_place;
+    bool claimed;                /* the plan says that it is right so */
+    bool fewer_slots;            /* with fewer slots than it assumes */
+    bool copies_only;            /* refuted with lent memory, proved when slots carry copies */
     int slots;
     uno_plan_verdict verdict;
 };
@@ -177,7 +182,13 @@ static void print_place(const uno_plan_verdict *v)
         printf(": ");
 }
 
-static void print_check(const struct check *c, bool claimed)
+/* What a refutation is called: of a claim it is bad news, of the rest it is only worth knowing. */
+static const char *refusal(const struct check *c)
+{
+    return c->claimed ? "refuted" : c->fewer_slots ? "refuted with fewer slots than it assumes" : "not claimed, and not so";
+}
+
+static void print_check(const struct check *c)
 {
     const uno_plan_verdict *v = &c->verdict;
     printf("  %-12s  %2d slot%s  ", c->in_place ? "in place" : "out of place", c->slots, c->slots == 1 ? " " : "s");
@@ -186,18 +197,18 @@ static void print_check(const struct check *c, bool claimed)
                c->copies_only ? ", when slots carry copies (not with lent memory)" : "");
         return;
     }
-    printf("%s%s%s (%s): ", out_colour(stdout, claimed ? OUT_RED : OUT_YELLOW),
-           claimed ? "refuted" : "refuted with fewer slots than it assumes", out_colour(stdout, OUT_PLAIN), v->kind);
+    printf("%s%s%s (%s): ", out_colour(stdout, c->claimed ? OUT_RED : OUT_YELLOW), refusal(c), out_colour(stdout, OUT_PLAIN),
+           v->kind);
     print_place(v);
     printf("%s\n", v->reason);
 }
 
-static void print_check_json(const struct check *c, bool claimed, bool first)
+static void print_check_json(const struct check *c, bool first)
 {
     const uno_plan_verdict *v = &c->verdict;
     printf("%s\n    {\"in_place\": %s, \"slots\": %d, \"claimed\": %s, \"proved\": %s, \"copies_only\": %s, \"kind\": \"%s\", "
            "\"rank\": %d, \"lane\": %d, \"step\": %d, \"reason\": ",
-           first ? "" : ",", c->in_place ? "true" : "false", c->slots, claimed ? "true" : "false", v->proved ? "true" : "false",
+           first ? "" : ",", c->in_place ? "true" : "false", c->slots, c->claimed ? "true" : "false", v->proved ? "true" : "false",
            c->copies_only ? "true" : "false", v->kind, v->rank, v->lane, v->step);
     out_json_string(stdout, v->reason);
     printf("}");
@@ -225,16 +236,18 @@ static int verify_all(const uno_plan *plan, const struct options *o)
     print_verify_head(&facts, json);
     for (int place = 0; place < 2; place++)
         for (int i = 0; i < (slots[0] == 1 ? 1 : 2); i++) {
-            struct check c = {.in_place = place == 1, .slots = slots[i]};
-            if (!(place ? facts.in_place : facts.out_of_place))
+            bool says_so = place ? facts.in_place : facts.out_of_place;
+            struct check c = {.in_place = place == 1, .claimed = says_so && i == 0, .fewer_slots = says_so && i == 1,
+                              .slots = slots[i]};
+            if (!says_so && !o->all)
                 continue;
             if (run_check(plan, &c) != UNO_OK)
                 return failed();
-            proved = proved && (c.verdict.proved || i > 0);
+            proved = proved && (c.verdict.proved || !c.claimed);
             if (json)
-                print_check_json(&c, i == 0, first);
+                print_check_json(&c, first);
             else
-                print_check(&c, i == 0);
+                print_check(&c);
             first = false;
         }
     if (json)

@@ -117,6 +117,15 @@ typedef struct uno_plan_verdict {
 UNO_API uno_err uno_plan_verify(const uno_plan *plan, const uno_plan_verify_options *options,
                                 uno_plan_verdict *verdict) UNO_MUST_CHECK;
 
+typedef struct uno_plan_time {
+    uint64_t total_ps;             /* until the last rank is done */
+    uint64_t shm_bytes, net_bytes; /* payload that moves between ranks of a host, between hosts */
+    int critical_rank;             /* the one that is done last */
+} uno_plan_time;
+/* Run a plan in virtual time on a machine with default costs, float32, tiles of 64 KB, `bytes` in the larger of the two
+ * buffers. UNO_ERR_PLAN when the plan cannot end. */
+UNO_API uno_err uno_plan_simulate(const uno_plan *plan, uint64_t bytes, uno_plan_time *time) UNO_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

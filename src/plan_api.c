@@ -7,6 +7,7 @@
 
 #include "plan/plan.h"
 #include "planner/planner.h"
+#include "sim/sim.h"
 #include "verify/verify.h"
 
 #include <stdlib.h>
@@ -110,6 +111,14 @@ static uno_err check_params(const uno_plan_params *p)
     return UNO_OK;
 }
 
+/* float32, `bytes` in the larger of the two buffers. */
+static struct request request_of(uno_coll coll, int nranks, int root, uint64_t bytes)
+{
+    bool blocks = coll >= UNO_ALL_GATHER && coll <= UNO_SCATTER; /* counts are per block */
+    return (struct request){.coll = coll, .type = UNO_FLOAT32, .op = UNO_SUM, .root = root,
+                            .count = (size_t)(bytes / 4 / (blocks ? (uint64_t)nranks : 1))};
+}
+
 /* A planner with default costs over the ranks as placed, and the request that params describe. */
 static uno_err open_planner(const uno_plan_params *p, const int *host_of, struct planner **planner, struct request *req)
 {
@@ -118,9 +127,7 @@ static uno_err open_planner(const uno_plan_params *p, const int *host_of, struct
                                         .costs = topo_costs_default};
     for (int r = 0; host_of && r < p->nranks; r++)
         settings.small = settings.small && host_of[r] == 0;
-    bool blocks = p->coll >= UNO_ALL_GATHER && p->coll <= UNO_SCATTER; /* counts are per block */
-    *req = (struct request){.coll = p->coll, .type = UNO_FLOAT32, .op = UNO_SUM, .root = p->root,
-                            .count = (size_t)(p->bytes / 4 / (blocks ? (uint64_t)p->nranks : 1))};
+    *req = request_of(p->coll, p->nranks, p->root, p->bytes);
     return planner_new(&settings, planner);
 }
 
@@ -292,7 +299,7 @@ uno_err uno_plan_show(const uno_plan *plan, uno_plan_form form, int rank, char *
     return err_set(UNO_ERR_ARG, "%d is not a form", (int)form);
 }
 
-/* ---- verifying ----------------------------------------------------------------------------------------- */
+/* ---- verifying, simulating ----------------------------------------------------------------------------------------- */
 
 uno_err uno_plan_verify(const uno_plan *plan, const uno_plan_verify_options *options, uno_plan_verdict *verdict)
 {
@@ -309,5 +316,19 @@ uno_err uno_plan_verify(const uno_plan *plan, const uno_plan_verify_options *opt
                                   .lane = r.lane, .step = r.step};
     if (!verdict->proved)
         snprintf(verdict->reason, sizeof verdict->reason, "%s", r.reason);
+    return UNO_OK;
+}
+
+uno_err uno_plan_simulate(const uno_plan *plan, uint64_t bytes, uno_plan_time *time)
+{
+    struct sim_result r;
+    if (!plan || !time)
+        return err_set(UNO_ERR_ARG, "%s is NULL", plan ? "time" : "plan");
+    const struct plan *p = plan->plan;
+    struct request req = request_of(p->coll, p->nranks, p->root, bytes);
+    struct sim_options opt = {.costs = topo_costs_default, .tile_bytes = 65536};
+    TRY(sim_run(p, &req, &opt, &r));
+    *time = (uno_plan_time){.total_ps = r.total_ps, .shm_bytes = r.bytes_shm, .net_bytes = r.bytes_net,
+                            .critical_rank = r.critical_rank};
     return UNO_OK;
 }
