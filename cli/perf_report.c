@@ -116,7 +116,7 @@ void report_progress(struct report *r, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     clear_progress(r);
-    fprintf(stderr, "%s%zu lines done, %.0f s so far; %s%s", out_colour(stderr, OUT_DIM), r->line_count, elapsed, text,
+    fprintf(stderr, "%slines done: %zu, %.0f s so far; %s%s", out_colour(stderr, OUT_DIM), r->line_count, elapsed, text,
             out_colour(stderr, OUT_PLAIN));
     fflush(stderr);
     r->progress_shown = true;
