@@ -418,16 +418,12 @@ uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *confi
 uno_err uno_comm_finalize(uno_comm *comm)
 {
     if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && atomic_load(&comm->failed)) {
-        pthread_mutex_lock(&comm->issue);
-        comm->finalized = true;
-        pthread_mutex_unlock(&comm->issue);
+        atomic_store(&comm->finalized, 1);
         return UNO_OK; /* failed: nothing can be finished, and the cause was told by the failing call */
     }
     TRY(comm_enter(comm));
     uno_err err = engine_drain(comm);
-    pthread_mutex_lock(&comm->issue);
-    comm->finalized = true;
-    pthread_mutex_unlock(&comm->issue);
+    atomic_store(&comm->finalized, 1);
     atomic_store_explicit(&comm->region->goodbye, 1, memory_order_release); /* pairs with the acquire in said_goodbye */
     return comm_leave(comm, err);
 }
@@ -440,7 +436,7 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator (destroyed before?)");
     if (comm->fork_generation != fork_generation())
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
-    if (!comm->finalized)
+    if (!atomic_load(&comm->finalized))
         (void)uno_comm_finalize(comm);
     engine_wait_unused(comm);
     comm_free(comm);

@@ -51,12 +51,12 @@ struct op {
     struct uno_stream *stream;
     _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
     uno_err err;
-    char text[256];               /* its sentence */
     bool heap;                    /* freed when done */
     bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
-    struct op *next_in_comm, *next_in_stream, *next_in_group;
+    struct op *next_in_comm, *next_in_group;
+    char *text;                   /* the sentence of err, on the heap; NULL without one */
 };
 static inline bool op_done(const struct op *op)
 {
@@ -107,8 +107,8 @@ struct uno_comm {
     pthread_mutex_t issue;
     struct op *queue_head, *queue_tail; /* issued, not started; under issue */
     _Atomic int queued;                 /* how many; relaxed peek outside the lock */
-    int active;                         /* calls inside, under issue; destroy waits for 0 */
-    bool finalized;
+    _Atomic int active;                 /* calls inside; destroy waits for 0 */
+    _Atomic int finalized;              /* set, then active is looked at; enter does it the other way round */
     _Atomic int ready;            /* assembled: the progress thread may move it; release store, pairs with jobs_snapshot */
 
     _Atomic int failed;           /* uno_err of the first cause; release, after fail_text */
@@ -124,8 +124,9 @@ struct uno_comm {
 #define COMM_MAGIC 0x756e6f63u
 
 /* ---- engine.c: operations move ----------------------------------------------------------------------------- */
-/* Run a call: note it in the open group, queue it on its stream, or run it to its end here. `op` is filled but for state. */
-uno_err engine_issue(const struct op *call);
+/* Run a call: note a copy in the open group, queue a copy on its stream, or run it to its end here. `call` is filled by
+ * comm.c, on its stack. */
+uno_err engine_issue(struct op *call);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
 /* Progress until op is done (NULL: until `done(arg)`), holding or sharing the walk lock. */
@@ -134,6 +135,7 @@ uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
 void engine_wait_group(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
 void engine_kick(void);                  /* wake, or start, the progress thread */
+void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
 uno_err engine_drain(uno_comm *comm);    /* until everything issued is done */
 void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */

@@ -12,16 +12,24 @@
 
 /* ---- one communicator ------------------------------------------------------------------------------------------- */
 
+void op_free(struct op *op)
+{
+    free(op->arrays);
+    free(op->text);
+    if (op->group_owns_p2p)
+        free(op->p2p);
+    free(op);
+}
+
 static void finish(struct op *op, uno_err err)
 {
     op->err = err;
     if (err != UNO_OK)
-        snprintf(op->text, sizeof op->text, "%s", err_text());
+        op->text = strdup(err_text());
     if (op->stream)
         stream_op_done(op, err);
     if (op->heap && !op->group_waits) {
-        free(op->arrays);
-        free(op);
+        op_free(op);
         return;
     }
     atomic_store_explicit(&op->state, OP_DONE, memory_order_release); /* pairs with the acquire in op_done */
@@ -148,8 +156,6 @@ static void finish_p2p(uno_comm *c)
         uno_err err = op->p2p->err;
         if (err != UNO_OK)
             err_set(err, "%s", op->p2p->text);
-        free(op->p2p);
-        op->p2p = NULL;
         finish(op, err);
     }
 }
@@ -196,13 +202,11 @@ void engine_look_now(uno_comm *c)
 
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
 
-uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+/* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline comes first. */
+static uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
     struct exec_wait wait = {0};
     uno_err result = UNO_OK;
-    if (c->job->net)
-        net_enter(c->job->net);
-    pthread_mutex_lock(&c->walk);
     while (!done(arg)) {
         bool moved = false;
         engine_step(c, &moved);
@@ -219,10 +223,19 @@ uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t de
         }
     }
     exec_wait_end(&c->env, &wait);
-    pthread_mutex_unlock(&c->walk);
-    if (c->job->net)
-        net_leave(c->job->net);
     return result;
+}
+
+uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    if (c->env.proc)
+        net_enter(c->env.proc);
+    pthread_mutex_lock(&c->walk);
+    uno_err err = walk_until(c, done, arg, deadline_ns);
+    pthread_mutex_unlock(&c->walk);
+    if (c->env.proc)
+        net_leave(c->env.proc);
+    return err;
 }
 
 static bool call_done(void *arg)
@@ -285,27 +298,57 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
     return UNO_OK;
 }
 
-uno_err engine_issue(const struct op *call)
+/* Nothing was issued before and nobody moves this communicator: run the call without queueing it. */
+static bool run_at_once(struct op *op)
+{
+    uno_comm *c = op->comm;
+    if (op->p2p || atomic_load_explicit(&c->queued, memory_order_relaxed) || pthread_mutex_trylock(&c->walk) != 0)
+        return false;
+    if (c->current || atomic_load_explicit(&c->queued, memory_order_relaxed)) {
+        pthread_mutex_unlock(&c->walk);
+        return false;
+    }
+    if (c->env.proc)
+        net_enter(c->env.proc);
+    start_op(c, op);
+    if (!op_done(op))
+        (void)walk_until(c, call_done, op, UINT64_MAX);
+    pthread_mutex_unlock(&c->walk);
+    if (c->env.proc)
+        net_leave(c->env.proc);
+    return true;
+}
+
+static uno_err result_of(struct op *op)
+{
+    if (op->err != UNO_OK)
+        err_set(op->err, "%s", op->text ? op->text : "no memory for the sentence of this error");
+    free(op->text);
+    return op->err;
+}
+
+uno_err engine_issue(struct op *call)
 {
     if (group_open())
         return group_note(call);
-    if (call->stream) {
-        struct op *op;
-        TRY(engine_copy_call(call, &op));
-        uno_err err = engine_queue(op);
-        if (err != UNO_OK) {
-            free(op->arrays);
-            free(op);
-            return err;
+    if (!call->stream) {
+        if (!run_at_once(call)) {
+            TRY(engine_queue(call));
+            (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
         }
-        engine_kick();
-        return UNO_OK;
+        if (call->group_owns_p2p)
+            free(call->p2p);
+        return result_of(call);
     }
-    struct op op;
-    memcpy(&op, call, sizeof op);
-    TRY(engine_queue(&op));
-    (void)engine_wait(op.comm, call_done, &op, UINT64_MAX);
-    return op.err == UNO_OK ? UNO_OK : err_set(op.err, "%s", op.text);
+    struct op *op;
+    TRY(engine_copy_call(call, &op));
+    uno_err err = engine_queue(op);
+    if (err != UNO_OK) {
+        op_free(op);
+        return err;
+    }
+    engine_kick();
+    return UNO_OK;
 }
 
 static bool drained(void *arg)
@@ -322,14 +365,8 @@ uno_err engine_drain(uno_comm *c)
 
 void engine_wait_unused(uno_comm *c)
 {
-    for (;;) {
-        pthread_mutex_lock(&c->issue);
-        bool unused = c->active == 0;
-        pthread_mutex_unlock(&c->issue);
-        if (unused)
-            return;
+    while (atomic_load_explicit(&c->active, memory_order_acquire) != 0) /* pairs with the release in comm_release */
         sched_yield();
-    }
 }
 
 /* ---- waiting for several ---------------------------------------------------------------------------------------------- */

@@ -168,13 +168,11 @@ uno_err comm_enter(uno_comm *c)
         return err_set(UNO_ERR_ARG, "comm is %s", c ? "not a communicator (destroyed?)" : "NULL");
     if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "this communicator was made before fork() and is used in a forked child; join again there");
-    pthread_mutex_lock(&c->issue);
-    bool finalized = c->finalized;
-    if (!finalized)
-        c->active++;
-    pthread_mutex_unlock(&c->issue);
-    if (finalized)
+    atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
+    if (atomic_load(&c->finalized)) {
+        comm_release(c);
         return err_set(UNO_ERR_USAGE, "the communicator was finalized");
+    }
     uno_err err = comm_cause(c);
     if (err != UNO_OK)
         return comm_leave(c, err);
@@ -188,8 +186,6 @@ uno_err comm_leave(uno_comm *c, uno_err err)
         snprintf(c->last_error, sizeof c->last_error, "%s", err_text());
         pthread_mutex_unlock(&c->fail_lock);
     }
-    pthread_mutex_lock(&c->issue);
-    c->active--;
-    pthread_mutex_unlock(&c->issue);
+    comm_release(c);
     return err;
 }

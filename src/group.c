@@ -88,14 +88,6 @@ static uno_err run_joins(struct join_note *joins)
     return first == UNO_OK ? UNO_OK : err_set(first, "%s", text);
 }
 
-static void free_op(struct op *op)
-{
-    free(op->arrays);
-    if (op->group_owns_p2p)
-        free(op->p2p);
-    free(op);
-}
-
 /* Issue everything in order; keep the synchronous ones in a list to wait for. */
 static struct op *issue_all(struct op *first, uno_err *err)
 {
@@ -109,7 +101,7 @@ static struct op *issue_all(struct op *first, uno_err *err)
         uno_err e = engine_queue(op);
         if (e != UNO_OK) {
             *err = *err == UNO_OK ? e : *err;
-            free_op(op);
+            op_free(op);
         } else if (waits) {
             *last = op;
             last = &op->next_in_group;
@@ -134,7 +126,7 @@ uno_err uno_group_end(void)
         while (first) {
             struct op *op = first;
             first = op->next_in_group;
-            free_op(op);
+            op_free(op);
         }
         while (joins) {
             struct join_note *n = joins;
@@ -157,14 +149,14 @@ uno_err uno_group_end(void)
         uno_err e = op->err;
         if (e != UNO_OK && err == UNO_OK) {
             err = e;
-            snprintf(text, sizeof text, "%s", op->text);
+            snprintf(text, sizeof text, "%s", op->text ? op->text : "no memory for the sentence");
         }
         if (e != UNO_OK) {
             pthread_mutex_lock(&op->comm->fail_lock);
-            snprintf(op->comm->last_error, sizeof op->comm->last_error, "%s", op->text);
+            snprintf(op->comm->last_error, sizeof op->comm->last_error, "%s", op->text ? op->text : "no memory for the sentence");
             pthread_mutex_unlock(&op->comm->fail_lock);
         }
-        free_op(op);
+        op_free(op);
     }
     return err == UNO_OK ? UNO_OK : err_set(err, "%s", text);
 }

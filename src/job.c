@@ -120,16 +120,12 @@ void job_detach(uno_comm *comm)
 
 static void hold(uno_comm *c)
 {
-    pthread_mutex_lock(&c->issue);
-    c->active++;
-    pthread_mutex_unlock(&c->issue);
+    atomic_fetch_add(&c->active, 1);
 }
 
 void comm_release(uno_comm *c)
 {
-    pthread_mutex_lock(&c->issue);
-    c->active--;
-    pthread_mutex_unlock(&c->issue);
+    atomic_fetch_sub_explicit(&c->active, 1, memory_order_release); /* pairs with the acquire in engine_wait_unused */
 }
 
 size_t jobs_snapshot(uno_comm **comms, size_t cap)

@@ -22,7 +22,7 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
     struct op call = {.comm = comm, .p2p = &r->p2p, .call_site = what->call_site}, *op;
     uno_err err = engine_copy_call(&call, &op);
     if (err == UNO_OK && (err = engine_queue(op)) != UNO_OK)
-        free(op);
+        op_free(op);
     if (err != UNO_OK) {
         free(r);
         return err;
@@ -32,9 +32,7 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
         engine_step(comm, &moved);
         pthread_mutex_unlock(&comm->walk);
     }
-    pthread_mutex_lock(&comm->issue);
-    comm->active++;
-    pthread_mutex_unlock(&comm->issue);
+    atomic_fetch_add(&comm->active, 1);
     *request = r;
     return UNO_OK;
 }
