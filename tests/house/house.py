@@ -6,6 +6,7 @@
     house.py spdx                     every file says its licence
     house.py settings [--write]       docs/settings.md is what src/base/config.def says
     house.py documented               every subcommand and every error code has its place in docs/
+    house.py links                    relative links in Markdown lead somewhere
     house.py headers CC CXX           every public header compiles alone, in C and in C++
     house.py symbols LIBRARY HEADER.. the library exports what these public headers declare, and nothing else
     house.py self-test                each rule finds what it is there to find
@@ -241,6 +242,15 @@ def rule_documented(root):
     return found
 
 
+def rule_links(root):
+    found = []
+    for path in files(root, ".md"):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", read(root, path)):
+            if "://" not in target and not os.path.exists(os.path.join(root, os.path.dirname(path), target)):
+                found.append("%s: the link to %s leads nowhere" % (path, target))
+    return found
+
+
 # ---- headers and symbols -----------------------------------------------------------------------------------
 
 def rule_headers(root, cc, cxx):
@@ -300,6 +310,7 @@ BAD = [  # file, content, rule
     ("src/attic/x.c", '#include "base/base.h"\n', rule_includes),
     ("cli/x.c", '#include "base/base.h"\n', rule_includes),
     ("src/plan/z.c", "int a;\n", rule_spdx),
+    ("docs/x.md", "[here](nowhere.md)\n", rule_links),
 ]
 
 
@@ -316,7 +327,7 @@ def self_test():
         plant(root, GOOD)
         found += ["healthy tree: " + f for f in rule_includes(root) + rule_spdx(root)]
         for path, text, rule in BAD:
-            plant(root, {path: text if rule is rule_spdx else "/* SPDX-License-Identifier: Apache-2.0 */\n" + text})
+            plant(root, {path: text if rule is not rule_includes else "/* SPDX-License-Identifier: Apache-2.0 */\n" + text})
             if len(rule(root)) != 1:
                 found.append("%s does not find %s: %s" % (rule.__name__, path, text.strip()))
             os.remove(os.path.join(root, path))
@@ -334,6 +345,7 @@ def main(argv):
         "spdx": lambda: rule_spdx(ROOT),
         "settings": lambda: rule_settings(ROOT, "--write" in argv),
         "documented": lambda: rule_documented(ROOT),
+        "links": lambda: rule_links(ROOT),
         "headers": lambda: rule_headers(ROOT, argv[2], argv[3]),
         "symbols": lambda: rule_symbols(ROOT, argv[2], argv[3:]),
         "self-test": self_test,
