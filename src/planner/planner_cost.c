@@ -55,40 +55,58 @@ static uint64_t log2_up(uint64_t n)
     return bits;
 }
 
-/* How many messages follow each other, and how many of them pass between hosts. */
-static void count_hops(const struct plan *plan, int hosts, struct plan_load *load)
+/* Rounds of halving or doubling in which some pair of ranks lies on two hosts. */
+static uint64_t rounds_between(const struct plan *plan)
 {
-    uint64_t n = (uint64_t)plan->nranks, deep = log2_up(n), hops = 1, net;
+    uint64_t rounds = 0;
+    for (int mask = 1; mask <= plan->nranks / 2; mask *= 2) {
+        bool crosses = false;
+        for (int r = 0; r + mask < plan->nranks && !crosses; r++)
+            crosses = !(r & mask) && plan->host_of[r] != plan->host_of[r + mask];
+        rounds += crosses;
+    }
+    return rounds;
+}
+
+/* Of the hops from each rank to the next, round the ring, how many change the host. */
+static uint64_t ring_crossings(const struct plan *plan)
+{
+    uint64_t crossings = 0;
+    for (int r = 0; r < plan->nranks; r++)
+        crossings += plan->host_of[r] != plan->host_of[(r + 1) % plan->nranks];
+    return crossings;
+}
+
+/* How many messages follow each other, how many of them pass between hosts, and how many firings relay a whole chunk. */
+static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load *load)
+{
+    uint64_t n = (uint64_t)plan->nranks, deep = log2_up(n), hops = 1, net = 1;
     const char *algo = plan->params.algo;
-    bool twice = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER;
-    load->relays = 0;
+    bool one_way = plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER;
+    uint64_t ways = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER ? 2 : 1;
     if (strcmp(algo, "ring") == 0) {
-        hops = (n - 1) * (twice ? 2 : 1);
-        if (plan->coll == UNO_BROADCAST || plan->coll == UNO_REDUCE)
+        hops = (n - 1) * ways;
+        net = hops * ring_crossings(plan) / n;
+        if (ways == 1 && !one_way)
             load->relays = hops;
     } else if (strcmp(algo, "tree") == 0) {
-        hops = deep * (twice ? 2 : 1);
+        hops = deep * ways;
+        net = MIN(hops, (log2_up(hosts) + 1) * ways); /* ranks of a host are mostly neighbours */
         load->relays = 2 * hops;
     } else if (strcmp(algo, "hd") == 0) {
-        hops = deep * (plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER || plan->coll == UNO_BARRIER ? 1 : 2);
+        uint64_t times = one_way || plan->coll == UNO_BARRIER ? 1 : 2;
+        bool folds = (n & (n - 1)) != 0;
+        hops = (folds ? deep - 1 : deep) * times + (folds ? 2 : 0);
+        net = MIN(hops, rounds_between(plan) * times + (folds ? 2 : 0));
     } else if (strcmp(algo, "flat2") == 0) {
-        hops = 2;
+        hops = net = 2;
     } else if (strcmp(algo, "two_level") == 0) {
-        hops = twice ? 4 : 3;
+        hops = ways == 2 ? 4 : 3;
+        net = ways;
     }
-    if (n == 1)
-        hops = 0;
-    net = hosts > 1 ? hops : 0;
-    if (hosts > 1 && strcmp(algo, "two_level") == 0)
-        net = twice ? 2 : 1;
-    if (hosts > 1 && strcmp(algo, "ring") == 0) {
-        uint64_t crossings = 0;
-        for (uint64_t r = 0; r < n; r++)
-            crossings += plan->host_of[r] != plan->host_of[(r + 1) % n];
-        net = hops * crossings / n;
-    }
-    load->hops_net = net;
-    load->hops_shm = hops - net;
+    hops = n == 1 ? 0 : hops;
+    load->hops_net = hosts > 1 ? net : 0;
+    load->hops_shm = hops - MIN(hops, load->hops_net);
 }
 
 uno_err planner_load(const struct plan *plan, struct plan_load *load)
@@ -135,7 +153,7 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load)
     }
     free(host);
     if (err == UNO_OK)
-        count_hops(plan, hosts, load);
+        count_hops(plan, (uint64_t)hosts, load);
     return err;
 }
 

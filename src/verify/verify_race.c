@@ -462,7 +462,8 @@ static uno_err find_sharings(struct races *c, const struct use *uses, size_t nus
                 c->sharings[c->nsharings++] = (struct sharing){uses[a].class, uses[b].class, uses[i].cell};
             }
     }
-    qsort(c->sharings, (size_t)c->nsharings, sizeof *c->sharings, by_sharing);
+    if (c->nsharings > 1)
+        qsort(c->sharings, (size_t)c->nsharings, sizeof *c->sharings, by_sharing);
     return UNO_OK;
 }
 
