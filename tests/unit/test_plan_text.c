@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plan/plan.h"
@@ -451,11 +452,11 @@ static void files_that_are_no_plans_are_named(void **state)
 
 static void the_largest_import_is_read_fast(void **state)
 {
-    uint64_t begin = clock_ns();
+    clock_t begin = clock(); /* processor time: the machine may be busy */
     plan_free(load_import("rccl/all-reduce-ring-ll"));
-    uint64_t took_ms = (clock_ns() - begin) / 1000000;
-    print_message("1.4 MB of XML read in %llu ms\n", (unsigned long long)took_ms);
-    assert_true(took_ms < 2000); /* about 20 ms; sanitizers and a loaded machine are slower */
+    long took_ms = (long)((clock() - begin) * 1000 / CLOCKS_PER_SEC);
+    print_message("1.4 MB of XML read in %ld ms\n", took_ms);
+    assert_true(took_ms < 2000); /* about 20 ms, with sanitizers 100: this is about readers that became quadratic */
 }
 
 /* ---- mutations: never a crash, and whatever is accepted can be written and read again ---------------------- */
