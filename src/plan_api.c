@@ -233,8 +233,8 @@ uno_err uno_plan_load(const char *path, uno_plan **plan)
     uno_err err = p ? plan_from_file(path, &p->plan) : UNO_ERR_MEMORY;
     if (err == UNO_OK) {
         err = verify_label_shapes(p->plan);
-        if (err == UNO_ERR_PLAN)
-            err = UNO_OK; /* it cannot be labelled because it is wrong: for uno_plan_verify to say */
+        if (err != UNO_ERR_MEMORY)
+            err = UNO_OK; /* what cannot be labelled is wrong or too large, which is for uno_plan_verify to say */
     }
     if (err != UNO_OK)
         uno_plan_free(p);
