@@ -207,7 +207,7 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
     c->shift = root_given ? 0 : root;
     planner_slots(&c->kept->load, &p->settings, chunk, &c->k, &c->tile_bytes);
     uint64_t tiles = MAX(1, chunk / c->tile_bytes + (chunk % c->tile_bytes != 0));
-    c->cost_ps = planner_cost_ps(&c->kept->load, &p->settings.costs, MIN(chunk, c->tile_bytes), tiles);
+    c->cost_ps = planner_cost_ps(&c->kept->load, &p->settings.costs, c->k, MIN(chunk, c->tile_bytes), tiles);
     return UNO_OK;
 }
 

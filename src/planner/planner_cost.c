@@ -2,8 +2,9 @@
 /*
  * planner_cost.c - the planner's closed form: a plan's load is counted once from its programs, and a request then costs
  *
- *     the longest way of the first tile + (tiles - 1) x the work of the busiest rank, host or link.
+ *     the longest way of the first tile + (tiles - 1) x the work of the busiest rank, host or link,
  *
+ * or the time that slots need to come back, if that is longer. Stays near sim_run, at a thousandth of its time.
  * Above COST_SAMPLE ranks a sample of programs stands for all, so that the count stays linear in the ranks.
  */
 #include "planner_cost.h"
@@ -37,6 +38,26 @@ static void add_step(const struct plan *plan, const struct plan_prog *prog, cons
         w->out += count;
     for (int i = 0; i < s->nrecv; i++)
         w->in += count * (host_of[prog->recvs[prog->recv_list[s->recv + i]].peer] != host_of[prog->rank]);
+}
+
+/* Messages of one tile on each sending connection; the fullest counts. */
+static uno_err count_messages(const struct plan *plan, const struct plan_prog *prog, struct plan_load *load)
+{
+    uint64_t *messages = mem_array((size_t)MAX(1, prog->nsends), sizeof *messages);
+    if (!messages)
+        return UNO_ERR_MEMORY;
+    for (int i = 0; i < prog->nsteps; i++)
+        if (prog->steps[i].send >= 0)
+            messages[prog->steps[i].send] += (uint64_t)prog->steps[i].count;
+    for (int i = 0; i < prog->nsends; i++) {
+        const struct plan_conn *c = &prog->sends[i];
+        bool net = !c->group && plan->host_of[c->peer] != plan->host_of[prog->rank];
+        uint64_t *fullest = net ? &load->messages_net : &load->messages_shm;
+        *fullest = MAX(*fullest, messages[i]);
+    }
+    load->connections = MAX(load->connections, (uint64_t)prog->nsends);
+    free(messages);
+    return UNO_OK;
 }
 
 /* Ranks whose programs are read: all, or a sample with both ends and the root. */
@@ -84,8 +105,10 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
     const char *algo = plan->params.algo;
     bool one_way = plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER;
     uint64_t ways = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER ? 2 : 1;
+    load->turns = 1;
     if (strcmp(algo, "ring") == 0) {
         hops = (n - 1) * ways;
+        load->turns = ways;
         net = hops * ring_crossings(plan) / n;
         if (ways == 1 && !one_way)
             load->relays = hops;
@@ -131,7 +154,7 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load)
         struct work w = {0};
         for (int i = 0; i < prog.nsteps; i++)
             add_step(plan, &prog, &prog.steps[i], &w);
-        load->connections = MAX(load->connections, (uint64_t)prog.nsends);
+        err = count_messages(plan, &prog, load);
         plan_prog_free(&prog);
         load->rank_firings = MAX(load->rank_firings, w.firings);
         load->rank_copies = MAX(load->rank_copies, w.copies);
@@ -170,21 +193,31 @@ static uint64_t work_ps(const struct topo_costs *c, uint64_t firings, uint64_t c
            reduces * times_kb(c->reduce_ps_per_kb, bytes);
 }
 
-uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, uint64_t tile_bytes, uint64_t tiles)
+/* A slot comes back one hop after its message went out: k messages may be under way in two hops. */
+static uint64_t credit_ps(uint64_t messages, uint64_t hop_ps, int k)
 {
-    uint64_t processors = MAX(1, c->processors);
+    return messages * 2 * hop_ps / (uint64_t)k;
+}
+
+uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, int k, uint64_t tile_bytes, uint64_t tiles)
+{
+    uint64_t processors = MAX(1, c->processors), slots = (uint64_t)k;
     uint64_t rank = work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
     uint64_t host = work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
     uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
     uint64_t busiest = MAX(MAX(rank, host / processors), link);
-    uint64_t shm_hop = c->shm_latency_ps;
+    uint64_t shm_hop = c->shm_latency_ps, net_hop = c->net_latency_ps;
     if (l->host_ranks > processors)
         shm_hop += SWITCH_PS * (l->host_ranks - processors) / processors;
     uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
     if (l->hops_net)
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
-    uint64_t way = l->hops_shm * shm_hop + l->hops_net * c->net_latency_ps + MAX(busiest, l->relays * relay);
-    unsigned __int128 all = (unsigned __int128)busiest * (tiles - 1) + way;
+    uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, k),
+                           credit_ps(l->messages_net - MIN(l->messages_net, slots), net_hop, k));
+    uint64_t way = l->hops_shm * shm_hop + l->hops_net * net_hop + MAX(busiest, l->relays * relay);
+    way = MAX(way, l->turns * held_up + MIN(way, shm_hop + net_hop));
+    uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, k), credit_ps(l->messages_net, net_hop, k)));
+    unsigned __int128 all = (unsigned __int128)period * (tiles - 1) + way;
     return all > UINT64_MAX ? UINT64_MAX : (uint64_t)all;
 }
 

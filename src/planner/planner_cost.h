@@ -18,11 +18,14 @@ struct plan_load {
     uint64_t hops_shm, hops_net;                      /* messages that follow each other on the longest way */
     uint64_t relays;                                  /* chunk firings that follow each other on it, on several ranks */
     uint64_t connections;                             /* sending, of the rank that has most */
+    uint64_t messages_shm, messages_net;              /* a tile on one connection, the fullest */
+    uint64_t turns;                                   /* such rows of messages that follow each other */
 };
 uno_err planner_load(const struct plan *plan, struct plan_load *load);
 
 /* Predicted time of `tiles` tiles of `tile_bytes` a chunk. */
-uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, uint64_t tile_bytes, uint64_t tiles);
+uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t tile_bytes,
+                         uint64_t tiles);
 
 /* Slots: bytes of the longest chunk -> slots a connection and tile bytes. */
 void planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes, int *k,

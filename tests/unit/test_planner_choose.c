@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "planner/planner.h"
+#include "planner/planner_choose.h"
 
 #define MAX_RANKS 12
 
@@ -284,6 +284,39 @@ static void machines_get_what_suits_them(void **state)
     planner_free(p);
 }
 
+/* The closed form leads to what the simulation finds good, within 1.5 times, and agrees with it on long payloads. */
+static void simulation_agrees(void **state)
+{
+    (void)state;
+    static const int two_hosts[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    static const struct { int n; const int *hosts; } machines[] = {{2, NULL}, {4, NULL}, {8, NULL}, {8, two_hosts}};
+    for (size_t m = 0; m < ARRAY_LEN(machines); m++) {
+        struct planner_settings s = settings_for(machines[m].n, machines[m].hosts, "");
+        struct planner *p = new_planner(&s);
+        for (int coll = 0; coll < UNO_BARRIER; coll++)
+            for (size_t count = 64; count <= 1 << 20; count *= 128) {
+                struct request req = {.coll = (uno_coll)coll, .type = UNO_FLOAT32, .count = count};
+                struct planner_candidates list;
+                assert_int_equal(planner_propose(p, &req, &list), UNO_OK);
+                uint64_t best = UINT64_MAX, chosen = 0;
+                for (int i = 0; i < list.count; i++) {
+                    struct sim_options opt = {.costs = s.costs, .k = list.c[i].k, .tile_bytes = list.c[i].tile_bytes};
+                    struct sim_result result;
+                    assert_int_equal(sim_run(list.c[i].kept->plan, &req, &opt, &result), UNO_OK);
+                    best = MIN(best, result.total_ps);
+                    if (i == list.best)
+                        chosen = result.total_ps;
+                }
+                if (chosen > best + best / 2)
+                    fail_msg("%s of %zu on %d ranks: chosen %llu ps, best %llu ps", coll_name((uno_coll)coll), count,
+                             machines[m].n, (unsigned long long)chosen, (unsigned long long)best);
+                uint64_t predicted = list.c[list.best].cost_ps;
+                assert_true(count < 1 << 20 || (predicted < 2 * chosen && chosen < 2 * predicted));
+            }
+        planner_free(p);
+    }
+}
+
 static void all_to_all_v_is_fixed(void **state)
 {
     (void)state;
@@ -369,7 +402,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_rank_chooses_the_same), cmocka_unit_test(short_payloads_are_small),
         cmocka_unit_test(slots_keep_their_limits), cmocka_unit_test(settings_are_obeyed),
         cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(roots_shift_ranks),
-        cmocka_unit_test(machines_get_what_suits_them), cmocka_unit_test(all_to_all_v_is_fixed),
+        cmocka_unit_test(machines_get_what_suits_them),
+        cmocka_unit_test(simulation_agrees), cmocka_unit_test(all_to_all_v_is_fixed),
         cmocka_unit_test(explanations_say_what_is_chosen), cmocka_unit_test(choosing_survives_every_failed_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
