@@ -39,6 +39,8 @@ bool sock_iface_match(const char *name, const char *filter);
 uno_err sock_listen(uint16_t want_port, int *fd, uint16_t *port);
 /* Start a non-blocking connect, optionally bound to a local interface address (NULL = any). */
 uno_err sock_connect_start(const struct sock_addr *to, const struct sock_addr *from, int *fd);
+/* A connect to a free port of this host may have met itself (simultaneous open); such a socket is no peer. */
+bool sock_met_itself(int fd);
 /* Blocking connect with deadline, retrying refused connections until then. */
 uno_err sock_connect(const struct sock_addr *to, uint64_t deadline_ns, int *fd);
 uno_err sock_send_all(int fd, const void *data, size_t bytes, uint64_t deadline_ns);

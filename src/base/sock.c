@@ -220,8 +220,7 @@ static bool wait_for(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-/* A connect to a free port of this host may meet itself (simultaneous open); that is not a listener. */
-static bool met_itself(int fd)
+bool sock_met_itself(int fd)
 {
     struct sock_addr a = {.len = sizeof a.u}, b = {.len = sizeof b.u};
     return getsockname(fd, &a.u.sa, &a.len) == 0 && getpeername(fd, &b.u.sa, &b.len) == 0 && a.len == b.len &&
@@ -238,7 +237,7 @@ static int connect_once(const struct sock_addr *to, uint64_t deadline_ns, int *f
         return err == UNO_ERR_UNREACHABLE ? errno : -1;
     if (!wait_for(s, POLLOUT, deadline_ns))
         soerr = ETIMEDOUT;
-    else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &soerr, &len) == 0 && soerr == 0 && met_itself(s))
+    else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &soerr, &len) == 0 && soerr == 0 && sock_met_itself(s))
         soerr = ECONNREFUSED;
     if (soerr) {
         close(s);

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * boot_client.c - a rank's side of joining: find the server among the addresses and ports of the id, prove the secret, then one
+ * round trip per exchange. All addresses are tried at once, since which of them is reachable from here is unknown.
+ */
+#include "boot_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_FIRST_NS 1000000ull
+#define RETRY_LAST_NS 50000000ull
+#define STAGGER_NS 2000000ull     /* between the first tries of two addresses */
+#define HANDSHAKE_S 10.0          /* a crowded server may take its time; the server allows 2 s from when it accepts */
+#define REFUSALS_MAX 8            /* failed handshakes until an address counts as another job's */
+#define ANSWER_S 1.0              /* for the list of missing ranks, after the deadline */
+
+struct boot {
+    int fd, rank, size;
+    uint64_t deadline_ns, start_ns, round;
+    struct boot_who server;
+    char address[SOCK_TEXT_BYTES];
+    uno_err failed;               /* later calls return it again */
+    char failure[ERR_TEXT_BYTES];
+};
+
+static uno_err failed(struct boot *b, uno_err err)
+{
+    b->failed = err;
+    snprintf(b->failure, sizeof b->failure, "%s", err_text());
+    return err;
+}
+
+/* ---- reaching the server --------------------------------------------------------------------------------------- */
+
+struct attempt {
+    struct sock_addr to;
+    enum { WAITING, CONNECTING, SHAKING, GIVEN_UP } state;
+    int fd;
+    uint64_t next_ns, pause_ns;
+    int refusals;
+    struct auth_session auth;
+    char why[256];                /* of the last failure */
+};
+
+struct search {
+    struct attempt *list;
+    size_t count;
+    struct auth_key key;
+    uint64_t job;
+    int rank, size;               /* rank -1: a probe */
+};
+
+static void attempt_failed(struct attempt *a, const char *why, bool refused)
+{
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
+    snprintf(a->why, sizeof a->why, "%s", why);
+    a->refusals += refused;
+    a->state = a->refusals >= REFUSALS_MAX ? GIVEN_UP : WAITING;
+    a->next_ns = clock_ns() + a->pause_ns;
+    a->pause_ns = MIN(a->pause_ns * 2, RETRY_LAST_NS);
+}
+
+static void attempt_start(struct attempt *a)
+{
+    uno_err err = sock_connect_start(&a->to, NULL, &a->fd);
+    if (err == UNO_OK)
+        a->state = CONNECTING;
+    else
+        attempt_failed(a, err_text(), false);
+}
+
+static void attempt_connected(const struct search *s, struct attempt *a)
+{
+    int soerr = 0;
+    socklen_t len = sizeof soerr;
+    char text[SOCK_TEXT_BYTES], why[160];
+    if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &soerr, &len) == 0 && soerr == 0 && sock_met_itself(a->fd))
+        soerr = ECONNREFUSED;
+    if (soerr) {
+        snprintf(why, sizeof why, "%s: %s", sock_text(&a->to, text, sizeof text), strerror(soerr));
+        attempt_failed(a, why, false);
+        return;
+    }
+    a->auth.hello = (struct auth_hello){.role = AUTH_BOOT, .job = s->job, .from = s->rank, .to = 0, .extra = (uint64_t)s->size};
+    auth_start(&a->auth, &s->key, true);
+    a->auth.deadline_ns = clock_after(HANDSHAKE_S);
+    a->state = SHAKING;
+}
+
+/* UNO_OK: the handshake is done, the peer knows the secret. */
+static uno_err attempt_step(const struct search *s, struct attempt *a)
+{
+    if (a->state == CONNECTING)
+        attempt_connected(s, a);
+    if (a->state != SHAKING)
+        return UNO_ERR_IN_PROGRESS;
+    uno_err err = auth_step(&a->auth, a->fd);
+    if (err == UNO_OK || err == UNO_ERR_IN_PROGRESS)
+        return err;
+    attempt_failed(a, err_text(), true);
+    return UNO_ERR_IN_PROGRESS;
+}
+
+/* Nobody has answered; say what each address said. */
+static uno_err search_failed(const struct search *s, bool all_given_up, double waited_s)
+{
+    struct text t = {0};
+    for (size_t i = 0; i < s->count && t.len < 500; i++)
+        if (s->list[i].why[0])
+            text_add(&t, "%s%s", t.len ? "; " : "", s->list[i].why);
+    uno_err err;
+    if (all_given_up)
+        err = err_set(UNO_ERR_AUTH, "rank 0 of this job was not found: %.700s", t.s ? t.s : "no address");
+    else
+        err = err_set(UNO_ERR_TIMEOUT,
+                      "rank 0 was not reached within %.1f s; it is missing, has ended, or a firewall is between: %.600s", waited_s,
+                      t.s ? t.s : "no answer from its addresses");
+    text_free(&t);
+    return err;
+}
+
+/* Start what is due, wait for the next event, and return the attempt that has become usable, if any. */
+static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attempt **found)
+{
+    struct pollfd polls[BOOT_ID_TARGETS];
+    struct attempt *of[BOOT_ID_TARGETS];
+    size_t n = 0, given_up = 0;
+    uint64_t now = clock_ns(), next = deadline_ns;
+    for (size_t i = 0; i < s->count; i++) {
+        struct attempt *a = &s->list[i];
+        if (a->state == WAITING && now >= a->next_ns)
+            attempt_start(a);
+        if (a->state == WAITING)
+            next = MIN(next, a->next_ns);
+        given_up += a->state == GIVEN_UP;
+        if (a->state == CONNECTING || a->state == SHAKING) {
+            bool out = a->state == CONNECTING || a->auth.wants_write;
+            if (a->state == SHAKING)
+                next = MIN(next, a->auth.deadline_ns);
+            of[n] = a;
+            polls[n++] = (struct pollfd){.fd = a->fd, .events = out ? POLLOUT : POLLIN};
+        }
+    }
+    if (given_up == s->count)
+        return UNO_ERR_AUTH;
+    now = clock_ns();
+    if (now >= deadline_ns)
+        return UNO_ERR_TIMEOUT;
+    uint64_t wait_ns = next > now ? next - now : 0;
+    struct timespec ts = {.tv_sec = (time_t)MIN(wait_ns / 1000000000, 3600), .tv_nsec = (long)(wait_ns % 1000000000)};
+    ppoll(polls, (nfds_t)n, &ts, NULL);
+    now = clock_ns();
+    for (size_t i = 0; i < n; i++)
+        if ((polls[i].revents || (of[i]->state == SHAKING && now >= of[i]->auth.deadline_ns)) &&
+            attempt_step(s, of[i]) == UNO_OK) {
+            *found = of[i];
+            return UNO_OK;
+        }
+    return UNO_ERR_IN_PROGRESS;
+}
+
+static uno_err recv_frame(int fd, struct boot_frame *head, uint64_t deadline_ns)
+{
+    TRY(sock_recv_all(fd, head, sizeof *head, deadline_ns));
+    if (head->type == 0 || head->type >= BOOT_FRAME_TYPES || head->bytes > BOOT_MAX_REPLY)
+        return err_set(UNO_ERR_INTERNAL, "the joining server sent a frame of unknown type %u", head->type);
+    return UNO_OK;
+}
+
+/* The server's last frame: its sentence becomes ours. */
+static uno_err recv_error(int fd, const struct boot_frame *head, uint64_t deadline_ns)
+{
+    char text[ERR_TEXT_BYTES] = "";
+    TRY(sock_recv_all(fd, text, MIN(head->bytes, sizeof text - 1), deadline_ns));
+    return err_set(head->code ? (uno_err)head->code : UNO_ERR_INTERNAL, "%s", text);
+}
+
+/* The secret is proved; is it our job, and does it take us? IN_PROGRESS: try on. */
+static uno_err join(struct boot *b, struct attempt *a)
+{
+    struct { struct boot_frame head; struct boot_who who; } join = {.head = {.type = BOOT_JOIN, .bytes = sizeof join.who}};
+    struct boot_frame head;
+    uint64_t deadline = MIN(b->deadline_ns, clock_after(HANDSHAKE_S));
+    char why[200], text[SOCK_TEXT_BYTES];
+    boot_who_am_i(&join.who, b->rank, b->size);
+    uno_err err = sock_send_all(a->fd, &join, sizeof join, deadline);
+    if (err == UNO_OK)
+        err = recv_frame(a->fd, &head, deadline);
+    if (err == UNO_OK && head.type == BOOT_ERROR)
+        return recv_error(a->fd, &head, deadline);
+    if (err == UNO_OK && head.type == BOOT_WELCOME && head.bytes == sizeof b->server) {
+        err = sock_recv_all(a->fd, &b->server, sizeof b->server, deadline);
+        if (err == UNO_OK) {
+            b->server.host[sizeof b->server.host - 1] = 0;
+            b->fd = a->fd;
+            a->fd = -1;
+            sock_text(&a->to, b->address, sizeof b->address);
+            return UNO_OK;
+        }
+    }
+    snprintf(why, sizeof why, err == UNO_OK ? "%s serves another job or an earlier communicator" : "%s ended the connection",
+             sock_text(&a->to, text, sizeof text));
+    attempt_failed(a, why, false);
+    return UNO_ERR_IN_PROGRESS;
+}
+
+static uno_err search_new(const struct boot_id *id, int rank, int size, struct search *s)
+{
+    struct sock_addr targets[BOOT_ID_TARGETS];
+    uno_id wire;
+    boot_id_write(id, &wire);
+    boot_id_key(&wire, &s->key, &s->job);
+    s->rank = rank;
+    s->size = size;
+    s->count = boot_id_targets(id, targets);
+    s->list = mem_array(s->count, sizeof *s->list);
+    if (!s->list)
+        return UNO_ERR_MEMORY;
+    uint64_t now = clock_ns();
+    for (size_t i = 0; i < s->count; i++) {
+        s->list[i].to = targets[i];
+        s->list[i].fd = -1;
+        s->list[i].next_ns = now + i * STAGGER_NS;
+        s->list[i].pause_ns = RETRY_FIRST_NS;
+    }
+    return UNO_OK;
+}
+
+static void search_free(struct search *s)
+{
+    for (size_t i = 0; s->list && i < s->count; i++)
+        if (s->list[i].fd >= 0)
+            close(s->list[i].fd);
+    free(s->list);
+}
+
+/* Until joined, refused for good, or late. b = NULL: a probe. */
+static uno_err search_run(struct search *s, struct boot *b, uint64_t deadline_ns)
+{
+    uint64_t start = clock_ns();
+    for (;;) {
+        struct attempt *found = NULL;
+        uno_err err = search_round(s, deadline_ns, &found);
+        if (err == UNO_OK && b)
+            err = join(b, found);
+        if (err == UNO_OK)
+            return err;
+        if (!found && (err == UNO_ERR_AUTH || err == UNO_ERR_TIMEOUT))
+            return search_failed(s, err == UNO_ERR_AUTH, (double)(clock_ns() - start) / 1e9);
+        if (err != UNO_ERR_IN_PROGRESS)
+            return err;
+    }
+}
+
+uno_err boot_probe(const struct boot_id *id, uint64_t deadline_ns)
+{
+    struct search s = {0};
+    uno_err err = search_new(id, -1, 0, &s);
+    if (err == UNO_OK)
+        err = search_run(&s, NULL, deadline_ns);
+    search_free(&s);
+    return err;
+}
+
+uno_err boot_open(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, struct boot **boot)
+{
+    struct boot_id in;
+    struct search s = {0};
+    TRY(boot_id_read(id, &in));
+    if (size < 1 || size > BOOT_MAX_RANKS)
+        return err_set(UNO_ERR_ARG, "a job has 1 to %d ranks, not %d", BOOT_MAX_RANKS, size);
+    if (rank < 0 || rank >= size)
+        return err_set(UNO_ERR_ARG, "rank %d is not one of 0 to %d", rank, size - 1);
+    struct boot *b = mem_zalloc(sizeof *b);
+    if (!b)
+        return UNO_ERR_MEMORY;
+    b->fd = -1;
+    b->rank = rank;
+    b->size = size;
+    b->deadline_ns = deadline_ns;
+    b->start_ns = clock_ns();
+    uno_err err = search_new(&in, rank, size, &s);
+    if (err == UNO_OK)
+        err = search_run(&s, b, deadline_ns);
+    search_free(&s);
+    if (err != UNO_OK) {
+        boot_close(b);
+        return err_wrap(err, "joining as rank %d of %d", rank, size);
+    }
+    *boot = b;
+    return UNO_OK;
+}
+
+/* ---- exchanging -------------------------------------------------------------------------------------------------- */
+
+static uno_err server_gone(const struct boot *b)
+{
+    return err_set(UNO_ERR_PEER_DEAD,
+                   "rank 0's process (host %s, pid %d), which serves the joining at %s, ended before rank %d had joined; look at "
+                   "its output", b->server.host, b->server.pid, b->address, b->rank);
+}
+
+/* Our deadline has passed: ask the server who is missing. */
+static uno_err ask_who(struct boot *b)
+{
+    struct boot_frame late = {.type = BOOT_LATE, .round = b->round}, head;
+    uint64_t until = clock_after(ANSWER_S);
+    uno_err err = sock_send_all(b->fd, &late, sizeof late, until);
+    while (err == UNO_OK && (err = recv_frame(b->fd, &head, until)) == UNO_OK) {
+        if (head.type == BOOT_ERROR)
+            return recv_error(b->fd, &head, until);
+        char bin[4096];
+        for (uint64_t left = head.bytes; left && err == UNO_OK; left -= MIN(left, sizeof bin))
+            err = sock_recv_all(b->fd, bin, MIN(left, sizeof bin), until);
+    }
+    return err_set(UNO_ERR_TIMEOUT, "rank 0's process (host %s, pid %d), which serves the joining at %s, does not answer within "
+                   "%.1f s; it is stopped, overloaded, or unreachable", b->server.host, b->server.pid, b->address,
+                   (double)(clock_ns() - b->start_ns) / 1e9);
+}
+
+static uno_err receive_all(struct boot *b, size_t bytes, void *all)
+{
+    struct boot_frame head;
+    uno_err err = recv_frame(b->fd, &head, b->deadline_ns);
+    if (err == UNO_OK && head.type == BOOT_ERROR)
+        return recv_error(b->fd, &head, clock_after(ANSWER_S));
+    if (err == UNO_OK && (head.type != BOOT_ALL || head.round != b->round || head.bytes != bytes * (uint64_t)b->size))
+        return err_set(UNO_ERR_INTERNAL, "the joining server answered round %llu with %llu bytes for round %llu",
+                       (unsigned long long)b->round, (unsigned long long)head.bytes, (unsigned long long)head.round);
+    if (err == UNO_OK)
+        err = sock_recv_all(b->fd, all, head.bytes, b->deadline_ns);
+    if (err == UNO_ERR_TIMEOUT)
+        return ask_who(b);
+    return err == UNO_ERR_UNREACHABLE ? server_gone(b) : err;
+}
+
+uno_err boot_exchange(struct boot *b, const void *mine, size_t bytes, void *all)
+{
+    if (b->failed)
+        return err_set(b->failed, "%s", b->failure);
+    if (bytes > BOOT_MAX_BYTES || bytes * (uint64_t)b->size > BOOT_MAX_REPLY)
+        return err_set(UNO_ERR_ARG, "%zu bytes a rank are too much to exchange among %d ranks", bytes, b->size);
+    struct boot_frame head = {.type = BOOT_PUT, .round = b->round, .bytes = bytes};
+    uno_err err = sock_send_all(b->fd, &head, sizeof head, b->deadline_ns);
+    if (err == UNO_OK)
+        err = sock_send_all(b->fd, mine, bytes, b->deadline_ns);
+    /* A failed send usually means that the server has said why and closed: its sentence is waiting. */
+    if (err == UNO_ERR_TIMEOUT)
+        err = ask_who(b);
+    else if (err == UNO_OK || err == UNO_ERR_UNREACHABLE)
+        err = receive_all(b, bytes, all);
+    if (err != UNO_OK)
+        return failed(b, err_wrap(err, "joining as rank %d of %d", b->rank, b->size));
+    b->round++;
+    return UNO_OK;
+}
+
+void boot_close(struct boot *b)
+{
+    if (!b)
+        return;
+    if (b->fd >= 0) {
+        struct boot_frame bye = {.type = BOOT_BYE};
+        if (!b->failed)
+            (void)!sock_send_all(b->fd, &bye, sizeof bye, clock_after(0.1));
+        close(b->fd);
+    }
+    free(b);
+}

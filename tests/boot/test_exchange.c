@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Joining by id: real processes against the serving thread of this one, in order and in disorder. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "boot/boot_internal.h"
+#include "processes.h"
+
+static struct config cfg;
+static uno_id id;
+
+static int setup(void **state)
+{
+    clearenv();
+    setenv("UNISONO_SOCKET_IFNAME", "lo", 1);
+    setenv("UNISONO_JOIN_TIMEOUT", "5", 1);
+    if (config_load(&cfg, NULL) != UNO_OK)
+        return -1;
+    return boot_make_id(&cfg, &id) == UNO_OK ? 0 : -1;
+}
+
+static bool no_servers(void *arg)
+{
+    return boot_servers_running() == 0;
+}
+
+/* What one process of a scenario does. */
+struct scenario {
+    int n, size;              /* processes, and the size they say */
+    double deadline_s;
+    int rounds;
+    size_t bytes;
+    int rank_of[64];          /* -1: does not come. Default: its index */
+    int size_of_last;         /* if not 0, what the last process says instead of size */
+    int odd;                  /* this rank does something odd after round 1 */
+    enum { NOTHING, DIES, STOPS, CLOSES, OTHER_BYTES, CHANGES_SECRET } what;
+};
+
+static void pattern(unsigned char *p, size_t bytes, int rank, int round)
+{
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (unsigned char)((size_t)rank * 31 + (size_t)round * 7 + i);
+}
+
+static uno_err exchange_round(struct boot *boot, const struct scenario *s, int rank, int size, int round)
+{
+    size_t bytes = round == 2 ? 0 : s->bytes + (s->what == OTHER_BYTES && rank == s->odd);
+    unsigned char *mine = malloc(bytes + 1), *all = calloc((size_t)size, bytes + 1), *want = malloc(bytes + 1);
+    pattern(mine, bytes, rank, round);
+    uno_err err = boot_exchange(boot, mine, bytes, all);
+    for (int r = 0; err == UNO_OK && r < size; r++) {
+        pattern(want, bytes, r, round);
+        if (memcmp(all + (size_t)r * bytes, want, bytes) != 0)
+            err = err_set(UNO_ERR_INTERNAL, "round %d: block %d is wrong", round, r);
+    }
+    free(mine);
+    free(all);
+    free(want);
+    return err;
+}
+
+static uno_err member(int index, void *arg)
+{
+    const struct scenario *s = arg;
+    int rank = s->rank_of[index], size = s->size_of_last && index == s->n - 1 ? s->size_of_last : s->size;
+    struct boot *boot;
+    uno_id mine = id;
+    if (rank < 0)
+        return UNO_OK;
+    bool odd = s->what != NOTHING && rank == s->odd;
+    if (odd && s->what == CHANGES_SECRET)
+        mine.bytes[offsetof(struct boot_id, secret)] ^= 1;
+    uno_err err = boot_open(&mine, rank, size, &cfg, clock_after(s->deadline_s), &boot);
+    if (err != UNO_OK)
+        return err;
+    for (int round = 0; err == UNO_OK && round < s->rounds; round++) {
+        if (odd && round == 1 && s->what == DIES)
+            raise(SIGKILL);
+        if (odd && round == 1 && s->what == STOPS)
+            raise(SIGSTOP);
+        if (odd && round == 1 && s->what == CLOSES)
+            break;
+        err = exchange_round(boot, s, rank, size, round);
+    }
+    if (err != UNO_OK) { /* the first cause comes again, at once */
+        char first[ERR_TEXT_BYTES], all[64 * 8];
+        snprintf(first, sizeof first, "%s", err_text());
+        if (size <= 64 && (boot_exchange(boot, "again", 5, all) != err || strcmp(first, err_text()) != 0))
+            err = err_set(UNO_ERR_INTERNAL, "the second error is another: %s", err_text());
+    }
+    boot_close(boot);
+    return err;
+}
+
+static struct scenario scenario_of(int n)
+{
+    struct scenario s = {.n = n, .size = n, .deadline_s = 10, .rounds = 4, .bytes = 100};
+    for (int i = 0; i < 64; i++)
+        s.rank_of[i] = i;
+    return s;
+}
+
+/* Everyone who came must have `err` and a sentence with all of `says` (NULL-terminated). */
+static void expect(const struct processes *p, const struct scenario *s, uno_err err, const char *const *says, int except)
+{
+    for (int i = 0; i < p->n; i++) {
+        const struct result *r = &p->results[i];
+        if (s->rank_of[i] < 0 || i == except)
+            continue;
+        if (!r->ended || r->err != err)
+            fail_msg("process %d: ended %d, %s: %s", i, r->ended, uno_err_name(r->err), r->text);
+        for (int j = 0; says[j]; j++)
+            if (!strstr(r->text, says[j]))
+                fail_msg("process %d does not say \"%s\": %s", i, says[j], r->text);
+        assert_true(r->seconds < 8);
+    }
+}
+
+static void all_sizes_exchange(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 8, 64};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        struct scenario s = scenario_of(sizes[i]);
+        s.bytes = sizes[i] == 8 ? 100000 : 1000;
+        if (i > 0)
+            assert_int_equal(boot_make_id(&cfg, &id), UNO_OK);
+        struct processes p = processes_start(s.n, member, &s);
+        processes_wait(&p);
+        expect(&p, &s, UNO_OK, (const char *[]){NULL}, -1);
+        processes_free(&p);
+        assert_true(wait_until(no_servers, NULL, 3));
+    }
+}
+
+static void ranks_of_one_process_exchange(void **state)
+{
+    /* Two ranks driven by one thread: both must be able to open before either exchanges. */
+    struct boot *a, *b;
+    assert_int_equal(boot_open(&id, 0, 2, &cfg, clock_after(5), &a), UNO_OK);
+    assert_int_equal(boot_open(&id, 1, 2, &cfg, clock_after(5), &b), UNO_OK);
+    boot_close(a);
+    boot_close(b);
+    assert_true(wait_until(no_servers, NULL, 3));
+}
+
+static void missing_ranks_are_listed(void **state)
+{
+    struct scenario s = scenario_of(8);
+    s.deadline_s = 0.4;
+    s.rank_of[3] = s.rank_of[5] = s.rank_of[6] = -1;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    expect(&p, &s, UNO_ERR_TIMEOUT, (const char *[]){"3 of 8 ranks", "3, 5-6", NULL}, -1);
+    processes_free(&p);
+}
+
+static void two_processes_with_one_rank(void **state)
+{
+    struct scenario s = scenario_of(4);
+    s.rank_of[3] = 1; /* and rank 3 is missing, so that nobody is done before */
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    char a[32], b[32];
+    snprintf(a, sizeof a, "pid %d", (int)p.results[1].pid);
+    snprintf(b, sizeof b, "pid %d", (int)p.results[3].pid);
+    expect(&p, &s, UNO_ERR_MISMATCH, (const char *[]){"rank 1 of 4", a, b, "host", NULL}, -1);
+    processes_free(&p);
+}
+
+static void different_sizes(void **state)
+{
+    struct scenario s = scenario_of(4);
+    s.size_of_last = 5;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    char b[32];
+    snprintf(b, sizeof b, "pid %d", (int)p.results[3].pid);
+    expect(&p, &s, UNO_ERR_MISMATCH, (const char *[]){"of 4", "of 5", b, NULL}, -1);
+    processes_free(&p);
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    struct scenario s = scenario_of(5);
+    s.what = DIES;
+    s.odd = 2;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %d", (int)p.results[2].pid);
+    expect(&p, &s, UNO_ERR_PEER_DEAD, (const char *[]){"rank 2", pid, NULL}, 2);
+    for (int i = 0; i < 5; i++)
+        assert_true(p.results[i].seconds < 1.0);
+    processes_free(&p);
+}
+
+static void a_rank_that_stops_is_listed(void **state)
+{
+    struct scenario s = scenario_of(4);
+    s.what = STOPS;
+    s.odd = 3;
+    s.deadline_s = 0.5;
+    struct processes p = processes_start(s.n, member, &s);
+    for (int i = 0; i < 3; i++)
+        waitpid(p.results[i].pid, NULL, 0);
+    expect(&p, &s, UNO_ERR_TIMEOUT, (const char *[]){"fell silent", ": 3", NULL}, 3);
+    kill(p.results[3].pid, SIGKILL);
+    waitpid(p.results[3].pid, NULL, 0);
+    processes_free(&p);
+}
+
+static void a_rank_that_leaves_early_is_named(void **state)
+{
+    struct scenario s = scenario_of(4);
+    s.what = CLOSES;
+    s.odd = 1;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    expect(&p, &s, UNO_ERR_PEER_DEAD, (const char *[]){"rank 1", "left", NULL}, 1);
+    processes_free(&p);
+}
+
+static void different_byte_counts(void **state)
+{
+    struct scenario s = scenario_of(3);
+    s.what = OTHER_BYTES;
+    s.odd = 1;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    expect(&p, &s, UNO_ERR_MISMATCH, (const char *[]){"100", "101", NULL}, -1);
+    processes_free(&p);
+}
+
+static void a_wrong_secret_is_refused_at_once(void **state)
+{
+    struct scenario s = scenario_of(2);
+    s.what = CHANGES_SECRET;
+    s.odd = 1;
+    s.deadline_s = 2;
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    assert_int_equal(p.results[1].err, UNO_ERR_AUTH);
+    assert_non_null(strstr(p.results[1].text, "127.0.0.1:"));
+    assert_non_null(strstr(p.results[1].text, "secret"));
+    assert_true(p.results[1].seconds < 1.5);
+    assert_int_equal(p.results[0].err, UNO_ERR_TIMEOUT); /* for it, rank 1 never came */
+    assert_non_null(strstr(p.results[0].text, "1 of 2 ranks"));
+    processes_free(&p);
+}
+
+static void bad_arguments(void **state)
+{
+    struct boot *b;
+    uno_id junk = {{0}}, damaged = id;
+    assert_int_equal(boot_open(&junk, 0, 1, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+    ((struct boot_id *)&damaged)->count4 = 200;
+    assert_int_equal(boot_open(&damaged, 0, 1, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+    assert_non_null(strstr(err_text(), "damaged"));
+    assert_int_equal(boot_open(&id, 2, 2, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+    assert_non_null(strstr(err_text(), "rank 2"));
+    assert_int_equal(boot_open(&id, -1, 2, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+    assert_int_equal(boot_open(&id, 0, 0, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+    assert_int_equal(boot_open(&id, 0, 1 << 30, &cfg, clock_after(1), &b), UNO_ERR_ARG);
+}
+
+static void nobody_serves(void **state)
+{
+    struct boot_id in;
+    struct boot *b;
+    uno_id other;
+    int fd;
+    assert_int_equal(boot_id_read(&id, &in), UNO_OK);
+    assert_int_equal(sock_listen(0, &fd, &in.port), UNO_OK);
+    close(fd);
+    boot_id_write(&in, &other);
+    uint64_t start = clock_ns();
+    assert_int_equal(boot_open(&other, 1, 2, &cfg, clock_after(0.3), &b), UNO_ERR_TIMEOUT);
+    assert_in_range(clock_ns() - start, 290000000u, 1000000000u);
+    assert_non_null(strstr(err_text(), "rank 0 was not reached"));
+    assert_non_null(strstr(err_text(), "refused"));
+}
+
+/* Index 0 serves and is killed; the others have joined. */
+static uno_id *shared_id;
+static uno_err server_dies(int index, void *arg)
+{
+    struct scenario s = scenario_of(3);
+    if (index == 0) {
+        uno_id mine;
+        TRY(boot_make_id(&cfg, &mine));
+        *shared_id = mine;
+        s.what = DIES;
+    }
+    while (shared_id->bytes[0] == 0)
+        usleep(1000);
+    usleep(2000);
+    id = *shared_id;
+    return member(index, &s);
+}
+
+static void a_server_that_dies_is_named(void **state)
+{
+    shared_id = mmap(NULL, sizeof *shared_id, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scenario s = scenario_of(3);
+    struct processes p = processes_start(3, server_dies, NULL);
+    processes_wait(&p);
+    expect(&p, &s, UNO_ERR_PEER_DEAD, (const char *[]){"rank 0", "ended", NULL}, 0);
+    processes_free(&p);
+    munmap(shared_id, sizeof *shared_id);
+}
+
+/* Strangers on the port: silence, trickles, noise, floods. */
+static uno_err stranger(int index, void *arg)
+{
+    struct boot_id in;
+    struct sock_addr to[BOOT_ID_TARGETS];
+    struct rng rng;
+    int fds[100];
+    rng_seed(&rng, (uint64_t)index + 1);
+    TRY(boot_id_read(&id, &in));
+    boot_id_targets(&in, to);
+    for (int i = 0; i < 100; i++) {
+        char noise[300];
+        for (size_t j = 0; j < sizeof noise; j++)
+            noise[j] = (char)rng_next(&rng);
+        if (sock_connect(&to[0], clock_after(0.5), &fds[i]) != UNO_OK) {
+            fds[i] = -1;
+            continue;
+        }
+        size_t bytes = rng_below(&rng, sizeof noise);
+        if (index == 1) /* looks right at first */
+            memcpy(noise, &(uint32_t){AUTH_MAGIC}, 4);
+        if (index == 2) { /* a trickle */
+            bytes = 1;
+            noise[0] = 'U';
+        }
+        (void)!sock_send_all(fds[i], noise, index == 0 ? 0 : bytes, clock_after(0.1));
+        if (i % 3 == 2 && index != 2) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+    usleep(600000);
+    for (int i = 0; i < 100; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return UNO_OK;
+}
+
+static void strangers_do_not_stop_the_joining(void **state)
+{
+    struct scenario s = scenario_of(16);
+    struct processes strangers = processes_start(4, stranger, NULL);
+    usleep(20000);
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    expect(&p, &s, UNO_OK, (const char *[]){NULL}, -1);
+    processes_wait(&strangers);
+    processes_free(&p);
+    processes_free(&strangers);
+}
+
+static void without_a_secret(void **state)
+{
+    assert_int_equal(setenv("UNISONO_AUTH", "none", 1), 0);
+    assert_int_equal(config_load(&cfg, NULL), UNO_OK);
+    assert_int_equal(boot_make_id(&cfg, &id), UNO_OK);
+    struct auth_key key;
+    uint64_t job;
+    boot_id_key(&id, &key, &job);
+    assert_true(key.none);
+    struct scenario s = scenario_of(3);
+    struct processes p = processes_start(s.n, member, &s);
+    processes_wait(&p);
+    expect(&p, &s, UNO_OK, (const char *[]){NULL}, -1);
+    processes_free(&p);
+}
+
+static void every_failing_allocation_is_an_error_and_nothing_leaks(void **state)
+{
+    bool done = false;
+    for (long nth = 1; !done && nth < 40; nth++) {
+        uno_id mine;
+        struct boot *b;
+        char all[4];
+        fault_arm("alloc", nth);
+        uno_err err = boot_make_id(&cfg, &mine);
+        if (err == UNO_OK)
+            err = boot_open(&mine, 0, 1, &cfg, clock_after(0.3), &b);
+        if (err == UNO_OK) {
+            err = boot_exchange(b, "abcd", 4, all);
+            boot_close(b);
+            done = err == UNO_OK && nth > 8;
+        }
+        /* An allocation of the server for a connection that fails shows as a rank that is not answered. */
+        if (err != UNO_OK && err != UNO_ERR_MEMORY && err != UNO_ERR_TIMEOUT)
+            fail_msg("allocation %ld: %s: %s", nth, uno_err_name(err), err_text());
+    }
+    fault_arm("thread", 1);
+    uno_id mine;
+    assert_int_equal(boot_make_id(&cfg, &mine), UNO_ERR_SYSTEM);
+    assert_non_null(strstr(err_text(), "thread"));
+    fault_arm(NULL, 0);
+    assert_true(done);
+}
+
+static bool is_x(const void *arg, int rank)
+{
+    return ((const char *)arg)[rank] == 'x';
+}
+
+static void ranges_are_short(void **state)
+{
+    struct text t = {0};
+    assert_int_equal(boot_ranges(12, is_x, "..x.xxx....x", &t), 5);
+    assert_string_equal(t.s, "2, 4-6, 11");
+    text_free(&t);
+    char many[100];
+    for (int i = 0; i < 100; i++)
+        many[i] = i % 2 ? '.' : 'x';
+    assert_int_equal(boot_ranges(100, is_x, many, &t), 50);
+    assert_non_null(strstr(t.s, "and 26 more"));
+    text_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_short),
+        cmocka_unit_test_setup(all_sizes_exchange, setup),
+        cmocka_unit_test_setup(ranks_of_one_process_exchange, setup),
+        cmocka_unit_test_setup(missing_ranks_are_listed, setup),
+        cmocka_unit_test_setup(two_processes_with_one_rank, setup),
+        cmocka_unit_test_setup(different_sizes, setup),
+        cmocka_unit_test_setup(a_rank_that_dies_is_named, setup),
+        cmocka_unit_test_setup(a_rank_that_stops_is_listed, setup),
+        cmocka_unit_test_setup(a_rank_that_leaves_early_is_named, setup),
+        cmocka_unit_test_setup(different_byte_counts, setup),
+        cmocka_unit_test_setup(a_wrong_secret_is_refused_at_once, setup),
+        cmocka_unit_test_setup(bad_arguments, setup),
+        cmocka_unit_test_setup(nobody_serves, setup),
+        cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
+        cmocka_unit_test_setup(strangers_do_not_stop_the_joining, setup),
+        cmocka_unit_test_setup(without_a_secret, setup),
+        cmocka_unit_test_setup(every_failing_allocation_is_an_error_and_nothing_leaks, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
