@@ -369,6 +369,7 @@ void boot_close(struct boot *b)
         struct boot_frame bye = {.type = BOOT_BYE};
         if (!b->failed)
             (void)!sock_send_all(b->fd, &bye, sizeof bye, clock_after(0.1));
+        shutdown(b->fd, SHUT_RDWR); /* a forked child may hold a copy */
         close(b->fd);
     }
     free(b);

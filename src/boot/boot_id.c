@@ -173,7 +173,7 @@ uno_err boot_make_id(const struct config *cfg, uno_id *id)
     struct boot_id in;
     TRY(boot_id_fresh(cfg, &in));
     TRY(boot_id_local_addresses(cfg, &in));
-    TRY(boot_serve(cfg, &in, NULL));
+    TRY(boot_serve(cfg, &in, NULL, -1));
     boot_id_write(&in, id);
     return UNO_OK;
 }

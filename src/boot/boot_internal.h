@@ -73,8 +73,8 @@ int boot_ranges(int size, bool (*pick)(const void *arg, int rank), const void *a
 
 /* ---- server (boot_server.c) ----------------------------------------------------------------------------------------- */
 /* Bind one of id's ports (0 = any), start the thread, and leave in *id the port that was bound. unlink_path: removed when
- * the server ends, if it still holds this id; NULL = none. */
-uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unlink_path);
+ * the server ends, if it still holds this id; NULL = none. listen_fd: a listening socket to use instead; -1 = none; it stays open. */
+uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unlink_path, int listen_fd);
 /* Servers of this process that are still running; for tests, and for who wants to bind a port again. */
 int boot_servers_running(void);
 
@@ -95,6 +95,9 @@ uno_err boot_secret(const struct config *cfg, const char *who_lacks_it, struct b
 uno_err boot_file_find(const struct config *cfg, const char *path, struct boot_place *place);
 /* The end of a find() for size 1: an id of its own, no secret needed. */
 uno_err boot_alone(const struct config *cfg, struct boot_place *place);
+
+/* Rank 0 serves on one of id's ports; the others resolve `host`. All ranks compute the same job number from `what`. */
+uno_err boot_meet_at(const struct config *cfg, const char *host, struct boot_id *id, const char *what, struct boot_place *place);
 
 /* boot_pmi.c: the PMI-1 wire protocol over PMI_FD. Rank 0's id goes to everybody. */
 bool boot_pmi_detect(const struct config *cfg);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * boot_pmi.c - MPICH's process manager (Hydra): the PMI-1 wire protocol, lines of "key=value" words over the inherited descriptor
- * PMI_FD. Rank 0 puts its id, all pass one barrier, the others get it. No init and no finalize are sent: those belong to MPI,
- * which the same program may use too, and Hydra does not count a process that never said init.
+ * PMI_FD. Rank 0 puts its id, all pass one barrier, the others get it. finalize closes the descriptor, which a later communicator
+ * or MPI in the same program still needs, so it is sent at exit; a process that ends without it makes Hydra end the job.
  */
 #include "boot_internal.h"
 
@@ -69,7 +69,7 @@ static uno_err ask(struct pmi *p, const char *answer, const char *fmt, ...)
     va_end(ap);
     snprintf(what, sizeof what, "%.*s", (int)strcspn(line, " \n"), line);
     for (int done = 0; done < n;) {
-        ssize_t put = write(p->fd, line + done, (size_t)(n - done));
+        ssize_t put = send(p->fd, line + done, (size_t)(n - done), MSG_NOSIGNAL);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -82,6 +82,26 @@ static uno_err ask(struct pmi *p, const char *answer, const char *fmt, ...)
     if (strcmp(cmd, answer) != 0 || strcmp(rc, "0") != 0)
         return err_set(UNO_ERR_PARSE, "the process manager answered %s with \"%.120s\"", what, p->line);
     return UNO_OK;
+}
+
+static int exit_fd = -1;
+static pid_t exit_pid;
+
+/* If MPI has said finalize itself, the descriptor is closed at the other side, and this fails without a word. */
+static void finalize_at_exit(void)
+{
+    struct pmi p = {.fd = exit_fd, .deadline_ns = clock_after(1)};
+    if (getpid() == exit_pid)
+        (void)!ask(&p, "finalize_ack", "cmd=finalize\n");
+}
+
+static uno_err finalize_later(int fd)
+{
+    if (exit_pid == getpid())
+        return UNO_OK;
+    exit_fd = fd;
+    exit_pid = getpid();
+    return atexit(finalize_at_exit) == 0 ? UNO_OK : err_set(UNO_ERR_MEMORY, "no memory for an exit handler");
 }
 
 static void to_hex(const uno_id *id, char hex[2 * UNO_ID_BYTES + 1])
@@ -111,6 +131,7 @@ bool boot_pmi_detect(const struct config *cfg)
 static uno_err share(struct pmi *p, const struct config *cfg, struct boot_place *place)
 {
     char space[256] = "", hex[2 * UNO_ID_BYTES + 1] = "";
+    TRY(finalize_later(p->fd));
     TRY(ask(p, "my_kvsname", "cmd=get_my_kvsname\n"));
     word(p->line, "kvsname", space, sizeof space);
     if (place->rank == 0) {

@@ -46,6 +46,7 @@ struct collect { uint64_t number, bytes; int have, unsent; char *all; };
 
 struct server {
     int listen_fd, epoll_fd;
+    bool lent_fd;                       /* listen_fd shares a socket that the launcher gave; later servers use it again */
     uint16_t port;
     struct auth_key key;
     struct boot_id id;
@@ -85,6 +86,14 @@ static bool is_half_open(const struct conn *c)
     return c->state == SHAKING || c->state == EXPECT_JOIN;
 }
 
+/* A forked child may hold a copy of the descriptor, so closing alone ends neither the connection nor its events. */
+static void conn_close(struct server *s, struct conn *c)
+{
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    shutdown(c->fd, SHUT_RDWR);
+    close(c->fd);
+}
+
 /* Close now; memory is freed after the batch of events. */
 static void conn_kill(struct server *s, struct conn *c)
 {
@@ -94,7 +103,7 @@ static void conn_kill(struct server *s, struct conn *c)
     if (c->state == MEMBER)
         s->members[c->rank].conn = NULL;
     c->state = DEAD;
-    close(c->fd);
+    conn_close(s, c);
 }
 
 static void answer_own_process(struct server *s, struct collect *k);
@@ -618,11 +627,14 @@ static void server_free(struct server *s)
     for (struct conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->state != DEAD)
-            close(c->fd);
+            conn_close(s, c);
         free(c);
     }
-    if (s->listen_fd >= 0)
+    if (s->listen_fd >= 0) {
+        if (!s->lent_fd)
+            shutdown(s->listen_fd, SHUT_RDWR); /* a forked child may hold a copy */
         close(s->listen_fd);
+    }
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
     free(s->rounds[0].all);
@@ -693,7 +705,24 @@ static uno_err bind_port(struct server *s, const struct boot_id *id)
     return err;
 }
 
-uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unlink_path)
+/* Use the listening socket that the launcher opened for this rank. */
+static uno_err adopt_socket(struct server *s, int fd)
+{
+    int listening = 0;
+    socklen_t len = sizeof listening;
+    struct sock_addr a = {.len = sizeof a.u};
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) != 0 || !listening || getsockname(fd, &a.u.sa, &a.len) != 0)
+        return err_set(UNO_ERR_CONFIG, "UNISONO_LISTEN_FD=%d is not a listening socket; only a launcher should set it", fd);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    s->listen_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (s->listen_fd < 0)
+        return err_sys("cannot keep the listening socket of the launcher");
+    s->lent_fd = true;
+    s->port = ntohs(a.u.sa.sa_family == AF_INET6 ? a.u.in6.sin6_port : a.u.in.sin_port);
+    return sock_tune(s->listen_fd);
+}
+
+uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unlink_path, int listen_fd)
 {
     struct server *s = mem_zalloc(sizeof *s);
     if (!s)
@@ -704,7 +733,7 @@ uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unl
     if (err == UNO_OK && unlink_path && !(s->unlink_path = strdup(unlink_path)))
         err = err_set(UNO_ERR_MEMORY, "no memory for a path");
     if (err == UNO_OK)
-        err = bind_port(s, id);
+        err = listen_fd >= 0 ? adopt_socket(s, listen_fd) : bind_port(s, id);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
     if (err == UNO_OK && epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &ev) != 0)
         err = err_sys("cannot wait for ranks that join");

@@ -254,7 +254,7 @@ static uno_err addr_split(const char *addr, char host[256], int *port)
 static uno_err addr_find(const struct config *cfg, struct boot_place *place)
 {
     char host[256];
-    int port;
+    int port = 0;
     struct boot_id id = {.ports = 1};
     TRY(launcher_place(place));
     TRY(addr_split(cfg->addr, host, &port));
@@ -304,7 +304,7 @@ static bool torchrun_detect(const struct config *cfg)
 
 static uno_err torchrun_find(const struct config *cfg, struct boot_place *place)
 {
-    int port;
+    int port = 0;
     char what[256];
     struct boot_id id = {0};
     const char *run = env("TORCHELASTIC_RUN_ID"), *restart = env("TORCHELASTIC_RESTART_COUNT");
