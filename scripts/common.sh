@@ -60,6 +60,7 @@ compile() {
     configure
     say "building in $build"
     # Warnings stay visible, the rest only when it fails.
-    ninja -C "$build" >"$build/build.log" 2>&1 || { tail -n 60 "$build/build.log" >&2; die "the build failed"; }
+    ninja -C "$build" >"$build/build.log" 2>&1 ||
+        { sed -n '/^FAILED/,/^\[/p' "$build/build.log" | grep -v '^\[' | head -n 100 >&2; die "the build failed; $build/build.log has it all"; }
     grep -n 'warning:' "$build/build.log" >&2 || true
 }

@@ -23,7 +23,7 @@ static struct sim_result simulate(const char *algo, uno_coll coll, int n, int pe
     struct plan_params params = {.coll = coll, .nranks = n, .channels = 1, .host_of = hosts};
     snprintf(params.algo, sizeof params.algo, "%s", algo);
     struct plan *plan = NULL;
-    struct sim_result result;
+    struct sim_result result = {0};
     struct request req = {.coll = coll, .type = UNO_FLOAT32, .op = UNO_SUM, .count = bytes / 4};
     if (planner_make(&params, &plan) != UNO_OK || sim_run(plan, &req, &opt, &result) != UNO_OK)
         fail_msg("%s: %s", algo, err_text());
