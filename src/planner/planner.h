@@ -16,8 +16,8 @@
 struct planner_algo {
     const char *name;
     uint32_t colls;                 /* bit per uno_coll it fits */
-    bool (*fits)(const struct plan_params *p); /* also e.g. "needs a power of two"; NULL = always */
-    int (*parts)(const struct plan_params *p); /* chunks per block */
+    bool (*fits)(const struct plan_params *p); /* false with the sentence that says why */
+    int (*parts)(const struct plan_params *p); /* chunks per block; 0 = no memory */
     uno_err (*generate)(const struct plan *plan, int rank, struct plan_prog *prog);
     const char *help;
 };
@@ -53,8 +53,10 @@ struct planner_settings {      /* equal on all ranks */
 struct planner;
 uno_err planner_new(const struct planner_settings *settings, struct planner **planner); /* copies settings */
 void planner_free(struct planner *planner);
-/* The choice for a request. Plans are made and verified (verify_for_use) once and kept. UNO_ERR_CONFIG when the allowed
- * algorithms leave none. For UNO_ALL_TO_ALL_V the one fixed plan. Not thread-safe: the caller holds the walk lock. */
+/* The choice for a request. Plans are made and verified (verify_for_use) once and kept. A list of algorithms without a
+ * collective's name that leaves none for this request is set aside (explain says so: barriers and the like must go on); one
+ * that names the collective is UNO_ERR_CONFIG then. For UNO_ALL_TO_ALL_V the one fixed plan. Also: UNO_ERR_ARG (root),
+ * UNO_ERR_PLAN, UNO_ERR_MEMORY. Not thread-safe: the caller holds the walk lock. */
 uno_err planner_choose(struct planner *planner, const struct request *req, struct choice *choice);
 /* One line: what was chosen and why; with `all`, a table of every candidate and its predicted cost. */
 uno_err planner_explain(struct planner *planner, const struct request *req, bool all, struct text *out);

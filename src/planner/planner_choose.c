@@ -22,11 +22,6 @@ uno_coll planner_plain(uno_coll coll)
     }
 }
 
-static bool rooted(uno_coll coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 /* ---- the allowed algorithms --------------------------------------------------------------------------- */
 
 static uno_err illegal_list(const char *list, const char *word, size_t len)
@@ -198,7 +193,7 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
 {
     uno_coll coll = planner_plain(req->coll);
     bool root_given = strcmp(planner_algos[algo].name, "two_level") == 0; /* its shape depends on who shares a host */
-    int root = rooted(coll) ? req->root : 0;
+    int root = planner_rooted(coll) ? req->root : 0;
     *c = (struct planner_candidate){.channels = channels, .algo = algo};
     TRY(keep(p, algo, coll, channels, root_given ? root : 0, &c->kept));
     if (!c->kept)
@@ -247,7 +242,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
     *list = (struct planner_candidates){.best = -1};
     if ((unsigned)req->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_ARG, "%d is not a collective", (int)req->coll);
-    if (req->root < 0 || (req->root >= p->settings.nranks && rooted(req->coll)))
+    if (planner_rooted(req->coll) && (req->root < 0 || req->root >= p->settings.nranks))
         return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", req->root, p->settings.nranks - 1);
     uno_coll coll = planner_plain(req->coll);
     TRY(propose_of(p, req, fitting(coll) & p->allowed[coll], list));

@@ -52,6 +52,11 @@ const struct planner_algo planner_algos[] = {
 };
 const int planner_algo_count = ARRAY_LEN(planner_algos);
 
+bool planner_rooted(uno_coll coll)
+{
+    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+}
+
 static const struct planner_algo *find_algo(const char *name)
 {
     for (int i = 0; i < planner_algo_count; i++)
@@ -97,6 +102,8 @@ static uno_err check_params(const struct plan_params *p, const struct planner_al
         return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", p->root, p->nranks - 1);
     if (!((*algo)->colls & 1u << p->coll))
         return unfit_coll(*algo, p->coll);
+    if (p->root != 0 && planner_rooted(p->coll) && strcmp(p->algo, "flat") != 0 && strcmp(p->algo, "two_level") != 0)
+        return err_set(UNO_ERR_UNSUPPORTED, "%s is made for root 0; ranks are renumbered for root %d", p->algo, p->root);
     return (*algo)->fits && !(*algo)->fits(p) ? UNO_ERR_UNSUPPORTED : UNO_OK;
 }
 
@@ -137,16 +144,16 @@ static uno_err number_hosts(struct plan *plan, const int *host_of)
     return UNO_OK;
 }
 
-/* Connections tell which channels a plan uses; rank 0's suffice, since channels are alike on all ranks. */
+/* Connections tell which channels a plan uses. Rank 0's suffice where all ranks use the same; two_level has two. */
 static uno_err count_channels(struct plan *plan)
 {
     struct plan_prog prog;
     TRY(plan_rank(plan, 0, &prog));
-    plan->channels = 1;
-    for (int i = 0; i < prog.nsends + prog.nrecvs; i++) {
-        int channel = i < prog.nsends ? prog.sends[i].channel : prog.recvs[i - prog.nsends].channel;
-        plan->channels = MAX(plan->channels, channel + 1);
-    }
+    plan->channels = strcmp(plan->params.algo, "two_level") == 0 ? 2 : 1;
+    for (int i = 0; i < prog.nsends; i++)
+        plan->channels = MAX(plan->channels, prog.sends[i].channel + 1);
+    for (int i = 0; i < prog.nrecvs; i++)
+        plan->channels = MAX(plan->channels, prog.recvs[i].channel + 1);
     plan_prog_free(&prog);
     return UNO_OK;
 }
@@ -161,7 +168,7 @@ uno_err planner_make(const struct plan_params *params, struct plan **plan_out)
         return UNO_ERR_MEMORY;
     plan->coll = params->coll;
     plan->nranks = params->nranks;
-    plan->root = params->root;
+    plan->root = planner_rooted(params->coll) ? params->root : 0;
     plan->in_place_ok = params->coll != UNO_ALL_TO_ALL;
     plan->out_of_place_ok = true;
     plan->needs_reduce = params->coll == UNO_ALL_REDUCE || params->coll == UNO_REDUCE ||
@@ -169,6 +176,7 @@ uno_err planner_make(const struct plan_params *params, struct plan **plan_out)
     plan->k_claimed = 2;
     plan->generate = params->nranks == 1 ? alone_generate : algo->generate;
     plan->params = *params;
+    plan->params.root = plan->root;
     snprintf(plan->params.algo, sizeof plan->params.algo, "%s", algo->name);
     snprintf(plan->name, sizeof plan->name, "%s", algo->name);
     uno_err err = number_hosts(plan, params->host_of);

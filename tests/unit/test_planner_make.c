@@ -34,6 +34,7 @@ static void count_rank(const struct plan *plan, int rank, const struct plan_prog
         assert_true(plan_ops[s->op].receives == (s->nrecv > 0));
         if (s->send >= 0) {
             const struct plan_conn *c = &prog->sends[s->send];
+            assert_true(c->channel >= 0 && c->channel < plan->channels);
             if (c->group)
                 for (int to = 0; to < plan->nranks; to++)
                     messages[0][rank][to][CHANNELS] += to != rank && plan->host_of[to] == plan->host_of[rank] ? s->count : 0;
@@ -42,14 +43,15 @@ static void count_rank(const struct plan *plan, int rank, const struct plan_prog
         }
         for (int j = 0; j < s->nrecv; j++) {
             const struct plan_conn *c = &prog->recvs[prog->recv_list[s->recv + j]];
+            assert_true(c->channel >= 0 && c->channel < plan->channels);
             messages[1][c->peer][rank][c->group ? CHANNELS : c->channel] += s->count;
         }
     }
 }
 
-static void check_plan(const char *algo, uno_coll coll, int n, int channels, const int *host_of)
+static void check_plan(const char *algo, uno_coll coll, int n, int channels, const int *host_of, int root)
 {
-    struct plan_params params = {.coll = coll, .nranks = n, .channels = channels, .host_of = host_of};
+    struct plan_params params = {.coll = coll, .nranks = n, .channels = channels, .host_of = host_of, .root = root};
     snprintf(params.algo, sizeof params.algo, "%s", algo);
     struct plan *plan;
     uno_err err = planner_make(&params, &plan);
@@ -81,7 +83,8 @@ static void sends_and_receives_balance(void **state)
             for (int n = 1; n <= MAX_RANKS; n++)
                 for (int channels = 1; channels <= 4; channels *= 2)
                     for (size_t h = 0; h < ARRAY_LEN(hosts) && planner_algos[a].colls & 1u << coll; h++, plans++)
-                        check_plan(planner_algos[a].name, (uno_coll)coll, n, channels, hosts[h]);
+                        for (int root = 0; root < (strcmp(planner_algos[a].name, "two_level") == 0 ? n : 1); root++)
+                            check_plan(planner_algos[a].name, (uno_coll)coll, n, channels, hosts[h], root);
     assert_true(plans > 1000);
 }
 
@@ -131,6 +134,9 @@ static void impossible_plans_are_refused_with_a_reason(void **state)
     assert_int_equal(planner_make(&p, &plan), UNO_ERR_UNSUPPORTED);
     p = (struct plan_params){.algo = "ring", .coll = UNO_BROADCAST, .nranks = 4, .channels = 1, .root = 4};
     assert_int_equal(planner_make(&p, &plan), UNO_ERR_ARG);
+    p.root = 3;
+    assert_int_equal(planner_make(&p, &plan), UNO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "renumbered for root 3"));
     p = (struct plan_params){.algo = "ring", .coll = UNO_BROADCAST, .nranks = 0, .channels = 1};
     assert_int_equal(planner_make(&p, &plan), UNO_ERR_ARG);
     p = (struct plan_params){.algo = "ring", .coll = UNO_BROADCAST, .nranks = 3, .channels = 9};
