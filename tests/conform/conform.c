@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conform.c - starts the ranks and walks the table: conform --ranks 3 --carrier threads|shm|tcp --set types|pairwise|sizes|all
+ * [--seed S]. One launch per (ranks, carrier). Without --carrier the environment's launcher decides (mpirun, unisono run, ...).
+ * Ends with one line "conform: N passed, N failed"; exit status 1 on any failure.
+ */
+#include "conform.h"
+#include "unisono_watch.h"
+
+#include <getopt.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct { int ranks; const char *carrier; enum conform_set set; uint64_t seed; bool verbose; } opt = {.ranks = 2, .set = CONFORM_PAIRWISE};
+
+struct rank_result { long passed, failed; };
+
+/* Did the bytes go where the carrier says? A silent fall-back would make the test worthless. */
+static bool right_carrier(uno_comm *comm)
+{
+    uno_counts k;
+    if (!opt.carrier || opt.ranks == 1 || uno_comm_counts(comm, &k) != UNO_OK)
+        return true;
+    bool tcp = strcmp(opt.carrier, "tcp") == 0, threads = strcmp(opt.carrier, "threads") == 0;
+    uno_carrier want = tcp ? UNO_CARRIER_TCP : threads ? UNO_CARRIER_THREAD : UNO_CARRIER_SHM;
+    for (int i = 0; i < UNO_CARRIER_COUNT; i++)
+        if ((k.bytes[i] != 0) != (i == (int)want)) {
+            fprintf(stderr, "conform: %llu bytes went over %s\n", (unsigned long long)k.bytes[i], uno_carrier_name((uno_carrier)i));
+            return false;
+        }
+    return !tcp || k.small_operations == 0;
+}
+
+static struct rank_result walk(uno_comm *comm)
+{
+    struct rank_result result = {0};
+    struct conform_case *cases = NULL;
+    size_t count = 0;
+    if (conform_cases(opt.set, uno_comm_size(comm), opt.seed, &cases, &count) != UNO_OK) {
+        fprintf(stderr, "conform: %s\n", err_text());
+        return (struct rank_result){0, 1};
+    }
+    for (size_t i = 0; i < count; i++) {
+        uno_err err = conform_run(comm, &cases[i], opt.seed + i);
+        if (err == UNO_OK) {
+            result.passed++;
+            continue;
+        }
+        char name[160];
+        conform_name(&cases[i], name, sizeof name);
+        fprintf(stderr, "conform: case %zu (%s): rank %d: %s: %s\n", i, name, uno_comm_rank(comm), uno_err_name(err), err_text());
+        result.failed++;
+        if (err != UNO_ERR_INTERNAL) /* the communicator is gone */
+            break;
+    }
+    int more = 0;
+    if (result.failed == 0) {
+        uno_err err = conform_rest(comm, opt.seed, &more);
+        if (err != UNO_OK) {
+            fprintf(stderr, "conform: rank %d: %s: %s\n", uno_comm_rank(comm), uno_err_name(err), err_text());
+            result.failed++;
+        }
+        result.passed += more;
+    }
+    if (!right_carrier(comm))
+        result.failed++;
+    free(cases);
+    return result;
+}
+
+/* ---- ranks as threads --------------------------------------------------------------------------------------------- */
+
+struct thread_rank { uno_comm *comm; struct rank_result result; pthread_t thread; };
+
+static void *thread_main(void *arg)
+{
+    struct thread_rank *t = arg;
+    t->result = walk(t->comm);
+    return NULL;
+}
+
+static struct rank_result run_threads(void)
+{
+    uno_comm *comms[64];
+    struct thread_rank ranks[64];
+    struct rank_result worst = {0};
+    if (uno_comm_init_all(comms, opt.ranks, NULL) != UNO_OK) {
+        fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
+        return (struct rank_result){0, 1};
+    }
+    for (int r = 0; r < opt.ranks; r++) {
+        ranks[r].comm = comms[r];
+        pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r]);
+    }
+    for (int r = 0; r < opt.ranks; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        worst.failed = MAX(worst.failed, ranks[r].result.failed);
+        worst.passed = r == 0 ? ranks[r].result.passed : MIN(worst.passed, ranks[r].result.passed);
+    }
+    for (int r = 0; r < opt.ranks; r++)
+        (void)uno_comm_destroy(comms[r]);
+    return worst;
+}
+
+/* ---- ranks as processes --------------------------------------------------------------------------------------------- */
+
+static int run_process(uno_comm *comm)
+{
+    struct rank_result r = walk(comm);
+    (void)uno_comm_destroy(comm);
+    if (r.failed == 0 && opt.verbose)
+        printf("rank done\n");
+    return r.failed ? 1 : 0;
+}
+
+static int child(int rank, const uno_id *id, int out)
+{
+    uno_comm *comm;
+    if (uno_comm_init_rank(&comm, opt.ranks, id, rank, NULL) != UNO_OK) {
+        fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
+        return 1;
+    }
+    struct rank_result r = walk(comm);
+    (void)uno_comm_destroy(comm);
+    if (write(out, &r, sizeof r) != (ssize_t)sizeof r)
+        return 1;
+    return r.failed != 0;
+}
+
+/* The id's server is a thread of this process, so this process stays and only forks. */
+static struct rank_result run_processes(void)
+{
+    struct rank_result worst = {0};
+    uno_id id;
+    int pipes[2];
+    pid_t pids[64];
+    if (strcmp(opt.carrier, "tcp") == 0) {
+        setenv("UNISONO_SHM_DISABLE", "1", 1);
+        setenv("UNISONO_SOCKET_IFNAME", "lo", 1);
+    }
+    if (pipe(pipes) != 0)
+        return (struct rank_result){0, 1};
+    fflush(NULL);
+    if (uno_get_id(&id) != UNO_OK) {
+        fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
+        return (struct rank_result){0, 1};
+    }
+    for (int r = 0; r < opt.ranks; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0)
+            _exit(child(r, &id, pipes[1]));
+    }
+    close(pipes[1]);
+    for (int r = 0; r < opt.ranks; r++) {
+        int status;
+        waitpid(pids[r], &status, 0);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            worst.failed++;
+    }
+    struct rank_result r;
+    bool first = true;
+    while (read(pipes[0], &r, sizeof r) == (ssize_t)sizeof r) {
+        worst.passed = first ? r.passed : MIN(worst.passed, r.passed);
+        first = false;
+    }
+    return worst;
+}
+
+static int usage(const char *what)
+{
+    fprintf(stderr, "conform: %s; usage: conform --ranks 1..64 --carrier threads|shm|tcp --set types|pairwise|sizes|all [--seed S]\n", what);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {{"ranks", 1, 0, 'n'}, {"carrier", 1, 0, 'c'}, {"set", 1, 0, 's'}, {"seed", 1, 0, 'S'},
+                                          {"verbose", 0, 0, 'v'}, {0}};
+    static const char *const sets[] = {"types", "pairwise", "sizes", "all"};
+    opt.seed = (uint64_t)time(NULL);
+    int o;
+    while ((o = getopt_long(argc, argv, "n:c:s:S:v", longs, NULL)) != -1) {
+        int64_t v = 0;
+        switch (o) {
+        case 'n':
+            if (text_parse_int(optarg, 1, 64, &v) != UNO_OK)
+                return usage(err_text());
+            opt.ranks = (int)v;
+            break;
+        case 'c': opt.carrier = optarg; break;
+        case 's': {
+            size_t i = 0;
+            while (i < ARRAY_LEN(sets) && strcmp(sets[i], optarg) != 0)
+                i++;
+            if (i == ARRAY_LEN(sets))
+                return usage("unknown set");
+            opt.set = (enum conform_set)i;
+            break;
+        }
+        case 'S': opt.seed = strtoull(optarg, NULL, 0); break;
+        case 'v': opt.verbose = true; break;
+        default: return usage("unknown option");
+        }
+    }
+    struct rank_result r;
+    if (!opt.carrier) {
+        uno_comm *comm;
+        if (uno_comm_init_env(&comm, NULL) != UNO_OK) {
+            fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
+            return 1;
+        }
+        return run_process(comm);
+    }
+    printf("conform: %d ranks, %s, set %s, seed %llu\n", opt.ranks, opt.carrier, sets[opt.set], (unsigned long long)opt.seed);
+    if (strcmp(opt.carrier, "threads") == 0)
+        r = run_threads();
+    else if (strcmp(opt.carrier, "shm") == 0 || strcmp(opt.carrier, "tcp") == 0)
+        r = run_processes();
+    else
+        return usage("unknown carrier");
+    printf("conform: %ld passed, %ld failed\n", r.passed, r.failed);
+    return r.failed != 0;
+}

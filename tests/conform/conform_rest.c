@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conform_rest.c - what is not a product of parameters: point-to-point in every form, groups, streams and events, splits, own
+ * memory. Each check is a function in the list at the end.
+ */
+#include "conform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(cond, ...)                                   \
+    do {                                                    \
+        if (!(cond))                                        \
+            return err_set(UNO_ERR_INTERNAL, __VA_ARGS__);  \
+    } while (0)
+
+static const size_t sizes[] = {0, 1, 100, 1023, 1024, 1025, 70000, 300000};
+
+static int32_t value(int from, int to, size_t i)
+{
+    return from * 1000003 + to * 1009 + (int32_t)i;
+}
+
+static uno_err check(const int32_t *got, int from, int to, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        EXPECT(got[i] == value(from, to, i), "%s: element %zu from rank %d is %d, expected %d", what, i, from, got[i], value(from, to, i));
+    return UNO_OK;
+}
+
+static void fill(int32_t *p, int from, int to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = value(from, to, i);
+}
+
+/* Everybody sends to the next and receives from the one before, in a group, in either order of calls. */
+static uno_err ring_in_groups(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c), next = (me + 1) % n, last = (me + n - 1) % n;
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+        fill(a, me, next, sizes[s]);
+        memset(b, 0, sizes[s] * 4);
+        TRY(uno_group_start());
+        if (s & 1)
+            TRY(uno_recv(b, sizes[s], UNO_INT32, last, c, NULL));
+        TRY(uno_send(a, sizes[s], UNO_INT32, next, c, NULL));
+        if (!(s & 1))
+            TRY(uno_recv(b, sizes[s], UNO_INT32, last, c, NULL));
+        TRY(uno_group_end());
+        TRY(check(b, last, me, sizes[s], "send and recv in a group"));
+    }
+    return UNO_OK;
+}
+
+/* Tags decide, not the order of sending; more messages than credits. */
+static uno_err tags_out_of_order(uno_comm *c, int32_t *a, int32_t *b)
+{
+    enum { MESSAGES = 40 };
+    int n = uno_comm_size(c), me = uno_comm_rank(c), next = (me + 1) % n, last = (me + n - 1) % n;
+    uno_request *out[MESSAGES], *in[MESSAGES];
+    for (int m = 0; m < MESSAGES; m++) {
+        size_t len = m % 3 == 2 ? 3000 : 7;
+        fill(a + m * 3000, me, m, len);
+        TRY(uno_isend(a + m * 3000, len, UNO_INT32, next, m, c, &out[m]));
+    }
+    for (int m = MESSAGES - 1; m >= 0; m--)
+        TRY(uno_irecv(b + m * 3000, 3000, UNO_INT32, last, m, c, &in[m]));
+    for (int m = 0; m < MESSAGES; m++) {
+        uno_status st;
+        TRY(uno_wait(&in[m], &st));
+        size_t len = m % 3 == 2 ? 3000 : 7;
+        EXPECT(st.count == len && st.tag == m && st.peer == last, "message %d: count %zu tag %d peer %d", m, st.count, st.tag, st.peer);
+        TRY(check(b + m * 3000, last, m, len, "tagged message"));
+        TRY(uno_wait(&out[m], NULL));
+    }
+    return UNO_OK;
+}
+
+static uno_err any_source(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c);
+    bool seen[64] = {false};
+    uno_request *request;
+    if (me != 0) {
+        fill(a, me, 0, 50);
+        TRY(uno_isend(a, 50, UNO_INT32, 0, 9, c, &request));
+        return uno_wait(&request, NULL);
+    }
+    for (int i = 1; i < n; i++) {
+        uno_status st;
+        TRY(uno_irecv(b, 50, UNO_INT32, UNO_ANY, 9, c, &request));
+        uno_err err;
+        while ((err = uno_test(&request, &st)) == UNO_ERR_IN_PROGRESS)
+            ;
+        TRY(err);
+        EXPECT(st.peer > 0 && st.peer < n && !seen[st.peer], "any-source gave rank %d", st.peer);
+        seen[st.peer] = true;
+        TRY(check(b, st.peer, 0, 50, "any source"));
+    }
+    return UNO_OK;
+}
+
+static uno_err truncated(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c), next = (me + 1) % n, last = (me + n - 1) % n;
+    for (int large = 0; large < 2; large++) {
+        size_t len = large ? 5000 : 20;
+        uno_request *out, *in;
+        fill(a, me, next, len);
+        TRY(uno_isend(a, len, UNO_INT32, next, 1, c, &out));
+        TRY(uno_irecv(b, 10, UNO_INT32, last, 1, c, &in));
+        uno_err err = uno_wait(&in, NULL);
+        EXPECT(err == UNO_ERR_TRUNCATED, "a message of %zu in room for 10 gave %s", len, uno_err_name(err));
+        TRY(uno_wait(&out, NULL));
+        TRY(uno_barrier(c, NULL));
+    }
+    return UNO_OK;
+}
+
+/* Two streams, an event between them, collectives and sends mixed. */
+static uno_err streams(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c);
+    uno_stream *s, *t;
+    uno_event *e;
+    TRY(uno_stream_create(&s));
+    TRY(uno_stream_create(&t));
+    TRY(uno_event_create(&e));
+    for (int i = 0; i < 5000; i++)
+        a[i] = me + i;
+    TRY(uno_all_reduce(a, b, 5000, UNO_INT32, UNO_SUM, c, s));
+    TRY(uno_event_record(e, s));
+    TRY(uno_stream_wait_event(t, e));
+    TRY(uno_all_reduce(b, b, 5000, UNO_INT32, UNO_MAX, c, t));
+    TRY(uno_broadcast(b, b + 5000, 5000, UNO_INT32, n - 1, c, t));
+    TRY(uno_stream_synchronize(t));
+    TRY(uno_event_query(e));
+    TRY(uno_stream_query(s));
+    for (int i = 0; i < 5000; i++)
+        EXPECT(b[5000 + i] == n * (n - 1) / 2 + n * i, "streams: element %d is %d", i, b[5000 + i]);
+    TRY(uno_event_destroy(e));
+    TRY(uno_stream_destroy(s));
+    return uno_stream_destroy(t);
+}
+
+static uno_err splits(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c);
+    uno_comm *half, *same, *none;
+    TRY(uno_comm_split(c, me % 2, -me, &half, NULL)); /* reversed order */
+    TRY(uno_comm_dup(c, &same, NULL));
+    TRY(uno_comm_split(c, me == 0 ? 0 : UNO_NO_COLOR, 0, &none, NULL));
+    EXPECT((none != NULL) == (me == 0), "a rank without colour got a communicator");
+    int members = (n - me % 2 + 1) / 2, place = members - 1 - me / 2;
+    EXPECT(uno_comm_size(half) == members && uno_comm_rank(half) == place, "split: rank %d of %d", uno_comm_rank(half), uno_comm_size(half));
+    a[0] = me;
+    TRY(uno_all_gather(a, b, 1, UNO_INT32, half, NULL));
+    for (int i = 0; i < members; i++)
+        EXPECT(b[i] == (members - 1 - i) * 2 + me % 2, "split: member %d is old rank %d", i, b[i]);
+    for (int i = 0; i < 3000; i++)
+        a[i] = me;
+    TRY(uno_group_start()); /* two communicators in one group */
+    TRY(uno_all_reduce(a, b, 3000, UNO_INT32, UNO_SUM, same, NULL));
+    TRY(uno_all_reduce(a, b + 3000, 3000, UNO_INT32, UNO_MAX, half, NULL));
+    TRY(uno_group_end());
+    for (int i = 0; i < 3000; i++)
+        EXPECT(b[i] == n * (n - 1) / 2 && b[3000 + i] == (members - 1) * 2 + me % 2, "grouped communicators: element %d", i);
+    TRY(uno_comm_destroy(none));
+    TRY(uno_comm_destroy(half));
+    return uno_comm_destroy(same);
+}
+
+/* Arguments that are wrong leave the communicator alive. */
+static uno_err bad_arguments(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c);
+    EXPECT(uno_all_reduce(NULL, b, 4, UNO_INT32, UNO_SUM, c, NULL) == UNO_ERR_ARG, "NULL send");
+    EXPECT(uno_all_reduce(a, (char *)b + 1, 4, UNO_INT32, UNO_SUM, c, NULL) == UNO_ERR_ARG, "misaligned recv");
+    EXPECT(uno_all_reduce(a, a + 1, 4, UNO_INT32, UNO_SUM, c, NULL) == UNO_ERR_ARG, "overlap");
+    EXPECT(uno_all_reduce(a, b, (size_t)-1, UNO_INT32, UNO_SUM, c, NULL) == UNO_ERR_ARG, "negative count");
+    EXPECT(uno_all_reduce(a, b, 4, (uno_type)99, UNO_SUM, c, NULL) == UNO_ERR_ARG, "unknown type");
+    EXPECT(uno_all_reduce(a, b, 4, UNO_INT32, (uno_op)63, c, NULL) == UNO_ERR_ARG, "unknown op");
+    EXPECT(uno_all_reduce(a, b, 4, UNO_FLOAT32, UNO_BAND, c, NULL) == UNO_ERR_TYPE, "band of floats");
+    EXPECT(uno_all_reduce(a, b, 4, UNO_INT32, (uno_op)1000, c, NULL) == UNO_ERR_ARG, "operation of nobody");
+    EXPECT(uno_broadcast(a, b, 4, UNO_INT32, n, c, NULL) == UNO_ERR_ARG, "root out of range");
+    EXPECT(uno_broadcast(a, b, 4, UNO_INT32, -1, c, NULL) == UNO_ERR_ARG, "negative root");
+    EXPECT(uno_send(a, 4, UNO_INT32, n, c, NULL) == UNO_ERR_ARG, "peer out of range");
+    EXPECT(uno_all_gather_v(a, b, NULL, NULL, UNO_INT32, c, NULL) == UNO_ERR_ARG, "NULL counts");
+    EXPECT(uno_last_error(c)[0] != 0, "no sentence");
+    EXPECT(uno_group_end() == UNO_ERR_USAGE, "end without start");
+    return uno_barrier(c, NULL);
+}
+
+uno_err conform_rest(uno_comm *comm, uint64_t seed, int *passed)
+{
+    static const struct { const char *name; uno_err (*run)(uno_comm *, int32_t *, int32_t *); } list[] = {
+        {"ring in groups", ring_in_groups}, {"tags out of order", tags_out_of_order}, {"any source", any_source},
+        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"bad arguments", bad_arguments}};
+    (void)seed;
+    int32_t *a = mem_zalloc(1 << 21), *b = mem_zalloc(1 << 21);
+    uno_err err = a && b ? UNO_OK : UNO_ERR_MEMORY;
+    for (size_t i = 0; i < ARRAY_LEN(list) && err == UNO_OK; i++) {
+        err = list[i].run(comm, a, b);
+        if (err != UNO_OK)
+            err_wrap(err, "%s", list[i].name);
+        else
+            ++*passed;
+    }
+    free(a);
+    free(b);
+    return err;
+}
