@@ -398,7 +398,8 @@ static uno_err check_class(struct races *c, int class)
     c->naccesses = 0;
     for (int i = 0; i < c->count; i++)
         TRY(add_node(c, c->nodes[i]));
-    qsort(c->accesses, (size_t)c->naccesses, sizeof *c->accesses, by_cell);
+    if (c->naccesses > 0)
+        qsort(c->accesses, (size_t)c->naccesses, sizeof *c->accesses, by_cell);
     return check_group(c);
 }
 
@@ -440,7 +441,8 @@ static uno_err find_uses(struct races *c, struct use **uses, size_t *nuses)
         if ((op->writes_dst || op->reads_dst) && s->dst_buf == PLAN_SCRATCH)
             (*uses)[(*nuses)++] = (struct use){proof_cell(c->p, rank, PLAN_SCRATCH, s->dst + g->nodes[i].i, false), class};
     }
-    qsort(*uses, *nuses, sizeof **uses, by_use);
+    if (*nuses > 0)
+        qsort(*uses, *nuses, sizeof **uses, by_use);
     size_t kept = 0;
     for (size_t i = 0; i < *nuses; i++)
         if (i == 0 || by_use(&(*uses)[i], &(*uses)[i - 1]) != 0)
@@ -498,7 +500,8 @@ static uno_err check_two_classes(struct races *c, const struct sharing *s, int n
     c->naccesses = 0;
     for (int i = 0; i < c->count; i++)
         TRY(add_node(c, c->nodes[i]));
-    qsort(c->accesses, (size_t)c->naccesses, sizeof *c->accesses, by_cell);
+    if (c->naccesses > 0)
+        qsort(c->accesses, (size_t)c->naccesses, sizeof *c->accesses, by_cell);
     keep_shared(c, s, n);
     return check_group(c);
 }

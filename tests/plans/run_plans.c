@@ -35,9 +35,10 @@ static void complain(const struct plan_case *c, const struct check *k, const cha
 {
     va_list args;
     va_start(args, fmt);
+    static const char *const places[] = {"out_of_place", "in_place", "mixed"};
     printf("%s: ", c->file);
     if (k)
-        printf("%s %s k=%d: ", k->place == REF_IN_PLACE ? "in_place" : "out_of_place", k->lent ? "lent" : "copied", k->k);
+        printf("%s %s k=%d: ", places[k->place], k->lent ? "lent" : "copied", k->k);
     vprintf(fmt, args);
     printf("\n");
     va_end(args);
@@ -55,7 +56,7 @@ static void read_verdict(struct plan_case *c, const char *line)
         complain(c, NULL, "cannot read \"%s\"", line);
         return;
     }
-    k.place = strcmp(place, "in_place") == 0 ? REF_IN_PLACE : REF_OUT_OF_PLACE;
+    k.place = strcmp(place, "in_place") == 0 ? REF_IN_PLACE : strcmp(place, "mixed") == 0 ? REF_MIXED : REF_OUT_OF_PLACE;
     k.lent = strcmp(memory, "lent") == 0;
     const char *where = strstr(line + at, "at "), *shows = strstr(line + at, "shows ");
     if (where && sscanf(where, "at %d/%d/%d", &k.rank, &k.lane, &k.step) != 3)
@@ -123,12 +124,29 @@ static void check_schedules(const struct plan_case *c, const struct check *k)
         complain(c, k, "the interpreter shows %s (%s), not %s", names[fault], why, healthy ? "nothing" : k->shows);
 }
 
+/* What a job asks. lent: also without falling back on copies. */
+static void check_use(const struct plan_case *c, const struct check *k)
+{
+    char kind[20];
+    snprintf(kind, sizeof kind, "(%s)", k->kind);
+    uno_err err = verify_for_use(c->plan, k->k);
+    if (err != UNO_OK ? !strstr(err_text(), kind) : strcmp(k->kind, "ok") != 0)
+        complain(c, k, "expected %s, verify says %s", k->kind, err == UNO_OK ? "ok" : err_text());
+    if (err == UNO_OK && k->lent == c->plan->copies_only)
+        complain(c, k, "copies_only is %d", c->plan->copies_only);
+    check_schedules(c, k);
+}
+
 static void check_one(const struct plan_case *c, const struct check *k)
 {
     checks_made++;
     if (*c->refused || strcmp(k->kind, "parse") == 0) {
         if (!*c->refused || strcmp(k->kind, "parse") != 0)
             complain(c, k, "expected %s, the reader says: %s", k->kind, *c->refused ? c->refused : "a plan");
+        return;
+    }
+    if (k->place == REF_MIXED) {
+        check_use(c, k);
         return;
     }
     struct verify_options opt = {.k = k->k, .in_place = k->place == REF_IN_PLACE, .lent = k->lent};
