@@ -38,14 +38,16 @@ double now_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The clock is only looked at every few million polls, so that the poll stays a poll. */
+/* The processor is given away and the clock looked at rarely, so that the poll stays a poll: a wait that long means that
+ * somebody else needs the processor. */
 void wait_for(struct worker *w, _Atomic uint64_t *flag, uint64_t value)
 {
     double deadline = 0;
     for (uint64_t polls = 1; atomic_load_explicit(flag, memory_order_acquire) < value; polls++) {
         floor_pause();
-        if (polls % (1 << 20) == 0) {
+        if (polls % 4096 == 0)
             sched_yield();
+        if (polls % (1 << 20) == 0) {
             deadline = deadline > 0 ? deadline : now_seconds() + 60;
             if (now_seconds() > deadline || (w->rank == 0 && waitpid(w->s->pid[1], NULL, WNOHANG) > 0)) {
                 fprintf(stderr, "floors: process %d waited for the other one in vain\n", w->rank);
