@@ -1,31 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_tcp.c - TCP of one process and job: the try-lock that makes one thread the holder, one round over all sockets, sleeping,
- * and what the service thread waits on. What a round does to links, paths and ends is in the other net_tcp_*.c.
+ * and the service thread's part. What a round does to links, paths and ends is in the other net_tcp_*.c; how a net_proc
+ * begins and ends in net_tcp_proc.c.
  */
 #include "net_tcp_inner.h"
 
-#include <errno.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #define TICK_FAST_MS 10      /* handshakes, retries, a caller inside */
 #define TICK_SLOW_MS 250     /* only the health of paths */
+#define LATE_NS 500000000ull /* we did not run for so long: what seemed silent was perhaps not */
 #define HEALTH_NS 500000000ull
-#define COLD_POLLS 64        /* after so many empty reads a path is looked at in every 16th round */
+#define COLD_POLLS 64        /* after so many empty reads a path is looked at ... */
+#define COLD_ROUNDS 4        /* ... every so many rounds */
 #define SETUP_ROUNDS 64      /* callers look at handshakes that often */
 #define SERVICE_TRIES 200
 
-/* What this thread's last look had seen: if more has arrived since, it must not sleep. */
-static _Thread_local struct { struct net_proc *proc; uint64_t activity; } seen;
+/* What had arrived when this thread last called net_progress, and the time before. A caller looks at its ends before or after
+ * its last net_progress, but after the one before: if nothing has arrived since that one, it has seen all and may sleep. */
+static _Thread_local struct { struct net_proc *proc; uint64_t last, before; } seen;
+
+static void see(struct net_proc *p)
+{
+    uint64_t now = atomic_load(&p->activity); /* pairs with the additions in publish_message, grant_arrived */
+    seen.before = seen.proc == p ? seen.last : now - 1;
+    seen.last = now;
+    seen.proc = p;
+}
 
 /* ---- the lock --------------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +43,7 @@ bool proc_try(struct net_proc *p)
     return atomic_load_explicit(&p->busy, memory_order_relaxed) == 0 && atomic_exchange(&p->busy, 1) == 0;
 }
 
-static void proc_lock(struct net_proc *p)
+void proc_lock(struct net_proc *p)
 {
     while (!proc_try(p))
         sched_yield();
@@ -78,7 +87,7 @@ void proc_event(struct net_proc *p, int from, bool down, bool clean, bool fin, c
     wake_service(p);
 }
 
-static struct tcp_event *next_event(struct net_proc *p)
+struct tcp_event *proc_next_event(struct net_proc *p)
 {
     pthread_mutex_lock(&p->event_mutex);
     struct tcp_event *e = p->event_head;
@@ -92,7 +101,7 @@ static struct tcp_event *next_event(struct net_proc *p)
 static void deliver(struct net_proc *p)
 {
     struct tcp_event *e;
-    while (atomic_load_explicit(&p->has_events, memory_order_relaxed) && (e = next_event(p))) {
+    while (atomic_load_explicit(&p->has_events, memory_order_relaxed) && (e = proc_next_event(p))) {
         if (e->down && p->opt.on_down)
             p->opt.on_down(p->opt.arg, e->from, e->clean, e->fin, e->data);
         else if (!e->down && p->opt.on_control)
@@ -109,7 +118,7 @@ static bool is_service(const struct net_proc *p)
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------- */
 
-static void empty_inbox(struct net_proc *p)
+void proc_empty_inbox(struct net_proc *p)
 {
     if (!atomic_load_explicit(&p->inbox, memory_order_relaxed))
         return;
@@ -144,7 +153,7 @@ static void look_at_links(struct net_proc *p)
     }
 }
 
-static bool link_blocked(const struct net_link *l)
+bool link_blocked(const struct net_link *l)
 {
     for (int i = 0; i < l->npaths; i++)
         if (path_pending(l->paths[i]))
@@ -154,7 +163,7 @@ static bool link_blocked(const struct net_link *l)
 
 static bool flush_links(struct net_proc *p)
 {
-    bool moved = false;
+    bool moved = false, unsent = false;
     struct net_link *next;
     struct net_link *l = p->dirty;
     p->dirty = NULL;
@@ -167,10 +176,12 @@ static bool flush_links(struct net_proc *p)
             moved |= link_flush(l);
         else if (!l->wanted && link_has_unsent(l))
             link_want(l);
-        if (l->npaths && (link_has_unsent(l) || link_blocked(l)))
+        bool more = l->npaths && (link_has_unsent(l) || link_blocked(l));
+        if (more || (l->balanced && balance_busy(l)))
             link_dirty(l);
+        unsent |= more;
     }
-    atomic_store_explicit(&p->unsent, p->dirty != NULL, memory_order_relaxed);
+    atomic_store_explicit(&p->unsent, unsent, memory_order_relaxed);
     return moved;
 }
 
@@ -189,7 +200,7 @@ static bool read_paths(struct net_proc *p)
     }
     for (size_t i = 0; i < p->npaths; i++) {
         struct tcp_path *path = p->paths[i];
-        if (path->idle >= COLD_POLLS && (p->round + i) % 16 != 0)
+        if (path->idle >= COLD_POLLS && (p->round + i) % COLD_ROUNDS != 0)
             continue;
         bool some = path_read(path);
         moved |= some;
@@ -232,7 +243,7 @@ static void wake_sleepers(struct net_proc *p, uint64_t before)
         return; /* full: everybody is awake */
 }
 
-static void free_dead(struct net_proc *p)
+void proc_free_dead(struct net_proc *p)
 {
     while (p->dead) {
         struct tcp_path *path = p->dead;
@@ -250,6 +261,8 @@ static void set_timer(struct net_proc *p, int ms)
         return;
     struct itimerspec t = {.it_interval.tv_nsec = ms * 1000000l, .it_value.tv_nsec = ms * 1000000l};
     timerfd_settime(p->timer_fd, 0, &t, NULL);
+    if (p->tick_ms == 0)
+        p->tick_at_ns = clock_ns();
     p->tick_ms = ms;
 }
 
@@ -260,8 +273,9 @@ void proc_tick(struct net_proc *p)
 
 static void tick(struct net_proc *p, uint64_t now)
 {
+    uint64_t late = now - p->tick_at_ns;
     p->tick_at_ns = now;
-    bool again = connect_tick(p, now) || atomic_load_explicit(&p->disarmed, memory_order_relaxed);
+    bool again = connect_tick(p, now, late > LATE_NS ? late : 0) || atomic_load_explicit(&p->disarmed, memory_order_relaxed);
     if (now - p->health_ns >= HEALTH_NS) {
         p->health_ns = now;
         for (struct net_link *l = atomic_load(&p->links); l; l = atomic_load(&l->next))
@@ -291,32 +305,31 @@ static void service_duties(struct net_proc *p)
 
 static bool setup_round(struct net_proc *p)
 {
-    bool moved = connect_step(p);
     uint64_t now = clock_ns();
     if (p->tick_ms && now - p->tick_at_ns >= (uint64_t)p->tick_ms * 1000000)
         tick(p, now);
-    return moved;
+    return connect_step(p);
 }
 
 /* Everything that needs no look at the sockets' input. */
 static bool serve(struct net_proc *p)
 {
-    empty_inbox(p);
+    proc_empty_inbox(p);
     look_at_links(p);
     bool moved = p->dirty ? flush_links(p) : false;
     arm_writers(p);
     if (p->dead)
-        free_dead(p);
+        proc_free_dead(p);
     return moved;
 }
 
-static bool proc_round(struct net_proc *p, bool service)
+bool proc_round(struct net_proc *p, bool service)
 {
     uint64_t before = atomic_load_explicit(&p->activity, memory_order_relaxed);
     bool served = atomic_load_explicit(&p->served, memory_order_relaxed), moved = false;
     if (served && service)
         service_duties(p);
-    empty_inbox(p);
+    proc_empty_inbox(p);
     p->round++;
     if (p->npaths)
         moved = read_paths(p);
@@ -351,8 +364,7 @@ bool net_progress(struct net_proc *p)
     bool service = is_service(p), served = atomic_load_explicit(&p->served, memory_order_relaxed);
     if (service)
         deliver(p);
-    seen.proc = p;
-    seen.activity = atomic_load_explicit(&p->activity, memory_order_acquire); /* pairs with publish_message, grant_arrived */
+    see(p);
     bool got = proc_try(p);
     for (int i = 0; !got && service && served && i < SERVICE_TRIES; i++) {
         sched_yield(); /* callers poll all the time; our turn comes between two of their rounds */
@@ -373,7 +385,7 @@ void net_sleep(struct net_proc *p, uint64_t timeout_ns)
 {
     atomic_fetch_add(&p->sleepers, 1); /* before we look at activity; pairs with wake_sleepers */
     uint64_t now = atomic_load(&p->activity);
-    if (seen.proc == p && seen.activity == now) {
+    if (seen.proc == p && seen.before == now) {
         if (atomic_load(&p->unarmed) || atomic_load(&p->inbox))
             proc_flush_soon(p);
         struct pollfd f[3] = {{.fd = p->data_fd, .events = POLLIN}, {.fd = p->wake_fd, .events = POLLIN},
@@ -387,7 +399,7 @@ void net_sleep(struct net_proc *p, uint64_t timeout_ns)
     }
     atomic_fetch_sub(&p->sleepers, 1);
     seen.proc = p;
-    seen.activity = now;
+    seen.last = seen.before = now;
 }
 
 void net_enter(struct net_proc *p)
@@ -397,8 +409,7 @@ void net_enter(struct net_proc *p)
 
 void net_leave(struct net_proc *p)
 {
-    if (atomic_fetch_sub(&p->callers, 1) != 1)
-        return;
+    atomic_fetch_sub(&p->callers, 1);
     if (!atomic_load(&p->inbox) && !atomic_load_explicit(&p->unsent, memory_order_relaxed))
         return;
     proc_flush_soon(p);
@@ -411,191 +422,4 @@ int net_proc_fd(struct net_proc *p)
     p->service = pthread_self();
     atomic_store_explicit(&p->served, true, memory_order_release); /* pairs with the acquire in is_service */
     return p->service_fd;
-}
-
-/* ---- links from outside --------------------------------------------------------------------------------------------------------- */
-
-uno_err net_link_get(struct net_proc *p, int process, const struct sock_address_book *book, struct net_link **link)
-{
-    if (process < 0 || process == p->opt.self || (book && book->count > SOCK_MAX_ADDRS))
-        return err_set(UNO_ERR_ARG, "process %d has no link to process %d", p->opt.self, process);
-    struct net_link *l = link_find(p, process, true);
-    if (!l)
-        return UNO_ERR_MEMORY;
-    pthread_mutex_lock(&l->control_mutex);
-    if (book && !atomic_load_explicit(&l->book_set, memory_order_relaxed)) {
-        l->book = *book;
-        atomic_store_explicit(&l->book_set, true, memory_order_release); /* pairs with the acquire in look_at_links */
-        atomic_store(&p->look, true);
-    }
-    pthread_mutex_unlock(&l->control_mutex);
-    proc_flush_soon(p);
-    *link = l;
-    return UNO_OK;
-}
-
-uno_err net_control_send(struct net_link *l, const void *data, size_t bytes)
-{
-    if (bytes > TCP_CONTROL_BYTES)
-        return err_set(UNO_ERR_INTERNAL, "a control frame of %zu bytes; at most %u", bytes, TCP_CONTROL_BYTES);
-    TRY(link_control_queue(l, TCP_CONTROL, data, bytes));
-    atomic_store(&l->proc->look, true);
-    proc_flush_soon(l->proc);
-    return UNO_OK;
-}
-
-/* ---- life of a process ------------------------------------------------------------------------------------------------------------- */
-
-static void close_all(struct net_proc *p)
-{
-    int *const fds[] = {&p->listen_fd, &p->setup_fd, &p->data_fd, &p->service_fd, &p->kick_fd, &p->wake_fd, &p->timer_fd};
-    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
-        if (*fds[i] >= 0)
-            close(*fds[i]);
-        *fds[i] = -1;
-    }
-}
-
-static uno_err open_descriptors(struct net_proc *p)
-{
-    p->setup_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->data_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->service_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    const int inner[] = {p->setup_fd, p->data_fd, p->kick_fd, p->timer_fd};
-    if (p->service_fd < 0 || p->wake_fd < 0)
-        return err_sys("cannot open descriptors for the network");
-    for (size_t i = 0; i < ARRAY_LEN(inner); i++) {
-        struct epoll_event ev = {.events = EPOLLIN};
-        if (inner[i] < 0 || epoll_ctl(p->service_fd, EPOLL_CTL_ADD, inner[i], &ev) != 0)
-            return err_sys("cannot open descriptors for the network");
-    }
-    return UNO_OK;
-}
-
-uno_err net_proc_new(const struct net_proc_options *opt, struct net_proc **proc)
-{
-    static const int families[] = {0, AF_INET, AF_INET6};
-    struct net_proc *p = fault_hit("alloc") ? NULL : aligned_alloc(CACHE_LINE, (sizeof *p + 63) / 64 * 64);
-    if (!p)
-        return err_set(UNO_ERR_MEMORY, "no memory for the network");
-    memset(p, 0, sizeof *p);
-    p->cfg = opt->cfg;
-    p->opt = *opt;
-    p->listen_fd = p->setup_fd = p->data_fd = p->service_fd = p->kick_fd = p->wake_fd = p->timer_fd = -1;
-    p->sockets = (int)MAX(1, MIN(opt->cfg->socket_count, 16));
-    pthread_mutex_init(&p->links_mutex, NULL);
-    pthread_mutex_init(&p->event_mutex, NULL);
-    p->sink = mem_zalloc(TCP_SLICE);
-    uno_err err = p->sink ? UNO_OK : UNO_ERR_MEMORY;
-    if (err == UNO_OK)
-        err = sock_interfaces(opt->cfg->socket_ifname, families[opt->cfg->socket_family], &p->ifaces, &p->nifaces);
-    if (err == UNO_OK)
-        err = open_descriptors(p);
-    if (err == UNO_OK)
-        err = connect_listen(p);
-    if (err != UNO_OK) {
-        net_proc_free(p);
-        return err;
-    }
-    *proc = p;
-    return UNO_OK;
-}
-
-void net_proc_address(const struct net_proc *p, struct sock_address_book *book)
-{
-    memset(book, 0, sizeof *book);
-    for (size_t i = 0; i < p->nifaces && book->count < SOCK_MAX_ADDRS; i++) {
-        struct sock_addr *a = &book->addr[book->count];
-        *a = p->ifaces[i].addr;
-        if (a->u.sa.sa_family == AF_INET6)
-            a->u.in6.sin6_port = htons(p->port);
-        else
-            a->u.in.sin_port = htons(p->port);
-        book->rate_bps[book->count++] = p->ifaces[i].rate_bps;
-    }
-}
-
-static bool link_idle(struct net_link *l)
-{
-    if (atomic_load(&l->state) == TCP_LINK_DOWN)
-        return true;
-    if (link_has_unsent(l) || link_blocked(l))
-        return false;
-    for (int i = 0; i < l->npaths; i++) {
-        int queued = 0;
-        if (ioctl(l->paths[i]->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
-            return false;
-    }
-    return true;
-}
-
-bool net_idle(struct net_proc *p)
-{
-    if (!proc_try(p))
-        return false;
-    empty_inbox(p);
-    bool idle = true;
-    for (struct net_link *l = atomic_load(&p->links); l && idle; l = atomic_load(&l->next))
-        idle = link_idle(l);
-    proc_done(p);
-    return idle;
-}
-
-void net_proc_drain(struct net_proc *p, uint64_t max_ns)
-{
-    uint64_t end = clock_ns() + max_ns;
-    if (p->listen_fd < 0)
-        return; /* in a forked child */
-    proc_lock(p);
-    for (struct net_link *l = atomic_load(&p->links); l; l = atomic_load(&l->next))
-        if (l->wanted && link_control_queue(l, TCP_GOODBYE, NULL, 0) == UNO_OK)
-            link_dirty(l);
-    proc_round(p, false);
-    proc_done(p);
-    while (!net_idle(p) && clock_ns() < end) {
-        struct pollfd f = {.fd = p->data_fd, .events = POLLIN};
-        poll(&f, 1, 1);
-        proc_lock(p);
-        proc_round(p, false);
-        proc_done(p);
-    }
-    atomic_store(&p->leaving, true);
-}
-
-void net_proc_free(struct net_proc *p)
-{
-    if (!p)
-        return;
-    empty_inbox(p);
-    connect_close(p);
-    for (struct net_link *l = atomic_load(&p->links), *next; l; l = next) {
-        next = atomic_load(&l->next);
-        link_free(l);
-    }
-    free_dead(p);
-    close_all(p);
-    for (struct tcp_event *e; (e = next_event(p));)
-        free(e);
-    pthread_mutex_destroy(&p->links_mutex);
-    pthread_mutex_destroy(&p->event_mutex);
-    free(p->paths);
-    free(p->ifaces);
-    free(p->sink);
-    free(p);
-}
-
-void net_proc_forked(struct net_proc *p)
-{
-    for (size_t i = 0; i < p->npaths; i++) {
-        close(p->paths[i]->fd);
-        p->paths[i]->fd = -1;
-    }
-    for (struct tcp_half *h = p->halves; h; h = h->next)
-        close(h->fd);
-    p->halves = NULL;
-    close_all(p);
-    atomic_store(&p->busy, 1); /* whatever is called in this child finds the lock taken and does nothing */
 }

@@ -136,6 +136,7 @@ void link_lanes(struct net_link *l)
         if (l->paths[i]->lane >= 0)
             l->lanes[l->paths[i]->lane].up++;
     }
+    l->balanced = balance_lanes(l) > 1;
     if (l->wanted)
         link_want(l);
 }
@@ -264,10 +265,14 @@ static bool lane_usable(const struct net_link *l, const struct tcp_lane *n)
 static void open_missing(struct net_link *l, uint64_t now)
 {
     struct net_proc *p = l->proc;
-    bool opener = p->opt.self < l->process;
-    int want = opener ? p->sockets : l->npaths ? 0 : 1;
+    bool opener = p->opt.self < l->process, control = true;
     for (int i = 0; i < l->nlanes; i++) {
         struct tcp_lane *n = &l->lanes[i];
+        int want = opener ? p->sockets : l->npaths ? 0 : 1;
+        if (opener && control && lane_usable(l, n) && (n->up || n->fails == 0)) {
+            want++; /* the first lane that works has one more, for control frames */
+            control = false;
+        }
         while (lane_usable(l, n) && n->up + n->trying < want && now >= n->retry_ns)
             open_one(l, i);
     }
@@ -306,7 +311,7 @@ static void give_up(struct net_link *l, uint64_t now)
     for (int i = 0; i < l->nlanes && at < sizeof text; i++)
         if (l->lanes[i].why != TCP_WHY_NONE)
             at += (size_t)snprintf(text + at, sizeof text - at, "; %s", l->lanes[i].text);
-    link_down(l, false, l->was_up && l->all_fin, text);
+    link_down(l, false, l->was_up && l->ended_by_fin, text);
 }
 
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for. */
@@ -473,7 +478,7 @@ bool connect_step(struct net_proc *p)
     return any;
 }
 
-bool connect_tick(struct net_proc *p, uint64_t now)
+bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late)
 {
     bool again = false;
     struct tcp_half *next;
@@ -481,6 +486,8 @@ bool connect_tick(struct net_proc *p, uint64_t now)
         watch_listener(p, true);
     for (struct tcp_half *h = p->halves; h; h = next) {
         next = h->next;
+        h->deadline_ns += late;
+        h->auth.deadline_ns += late;
         bool down = h->link && atomic_load(&h->link->state) == TCP_LINK_DOWN;
         if (down)
             half_end(p, h, false);

@@ -7,10 +7,10 @@
  * end is pushed on the inbox, a stack that the holder empties. Whoever unlocks looks at the inbox once more, so nothing that was
  * pushed while the lock was taken is forgotten.
  *
- *   net_proc      listener, epoll descriptors, lock, inbox             net_tcp.c
+ *   net_proc      listener, epoll descriptors, lock, inbox             net_tcp.c, net_tcp_proc.c
  *   net_link      all that is shared with one other process            net_tcp_link.c
  *   tcp_lane      a pair of interfaces of a link; tcp_half a handshake net_tcp_connect.c
- *   tcp_path      one authenticated socket                              net_tcp_send.c, net_tcp_recv.c
+ *   tcp_path      one authenticated socket          net_tcp_send.c, net_tcp_balance.c, net_tcp_recv.c
  *   tcp_end       one end of a connection; tcp_slots its memory         net_tcp_end.c
  *
  * Wire format: docs/tcp-frames.md.
@@ -151,9 +151,16 @@ struct tcp_path {
     int nheld;
     char *small_out;
     size_t small_bytes;
-    /* how fast it is */
     uint64_t written;                    /* bytes given to the socket */
-    uint64_t seen_drained;               /* health: bytes drained at the last look */
+    uint64_t queued;                     /* of these not acknowledged, when last looked at */
+};
+
+struct tcp_load {                        /* what the balance knows of a lane */
+    uint64_t queued, drained;            /* bytes, over its paths, when last looked at */
+    uint64_t busy_bytes, busy_ns;        /* drained while something was queued, in how long; the past fades */
+    uint64_t rate;                       /* bytes per second */
+    uint64_t bulk, bulk_ns;              /* bytes given by the balance; when last */
+    uint64_t progress_ns;                /* when last something drained, or nothing was there */
 };
 
 struct tcp_control {                     /* a control frame that waits for its acknowledgement */
@@ -187,12 +194,19 @@ struct net_link {
     _Atomic int state;                   /* enum tcp_link_state */
     char down_text[400];                 /* written before state */
     /* holder */
-    bool has_book, wanted, was_up, goodbye_in, all_fin, told_down;
+    bool has_book, wanted, was_up, goodbye_in;
+    bool ended_by_fin;                   /* the last paths ended, and one of them with FIN: its process has ended */
+    uint64_t fin_ns;                     /* when a path last ended with FIN */
     struct tcp_lane lanes[SOCK_MAX_ADDRS];
     int nlanes;
+    struct tcp_load loads[SOCK_MAX_ADDRS + 1]; /* the last is for paths that belong to no lane */
+    uint64_t balance_ns;
+    bool balanced;                       /* paths of more than one lane are up */
     struct tcp_path *paths[TCP_MAX_PATHS];
     int npaths;
-    struct tcp_path *control_path;       /* control frames keep to one path, so they stay in order */
+    /* Control frames keep to one path, so they stay in order. It carries no slices when there is another: it is quick, and when
+     * the peer dies nothing is unread in it, so that it ends with FIN. */
+    struct tcp_path *control_path;
     struct tcp_end *ends;
     struct tcp_end *work_head, *work_tail;   /* ends with slices to send */
     struct tcp_end *notes_head, *notes_tail; /* ends with a GRANT or ASK to send */
@@ -282,11 +296,17 @@ struct net_proc {
 
 /* net_tcp.c */
 bool proc_try(struct net_proc *p);               /* the try-lock */
+void proc_lock(struct net_proc *p);              /* for the end of a process only */
 void proc_done(struct net_proc *p);              /* unlock; serves what came meanwhile */
 void proc_push(struct net_proc *p, struct tcp_note *note);
 void proc_flush_soon(struct net_proc *p);        /* try to serve the inbox now; any thread */
 void proc_event(struct net_proc *p, int from, bool down, bool clean, bool fin, const void *data, size_t bytes);
+struct tcp_event *proc_next_event(struct net_proc *p); /* caller frees */
 void proc_tick(struct net_proc *p);              /* holder: something has a deadline */
+bool proc_round(struct net_proc *p, bool service); /* holder */
+void proc_empty_inbox(struct net_proc *p);       /* holder */
+void proc_free_dead(struct net_proc *p);         /* holder */
+bool link_blocked(const struct net_link *l);     /* holder: a path is full */
 
 /* net_tcp_end.c; all for the holder */
 void end_update(struct tcp_end *t);              /* take over what the walker wants */
@@ -316,8 +336,17 @@ void link_health(struct net_link *l);            /* give up paths that no longer
 /* net_tcp_send.c */
 bool link_flush(struct net_link *l);             /* write what can be written; true when something moved */
 bool path_pending(const struct tcp_path *path);
+bool path_takes_slices(const struct tcp_path *path);
 void path_batch_drop(struct tcp_path *path);
 bool link_has_unsent(const struct net_link *l);
+
+/* net_tcp_balance.c */
+int balance_lanes(const struct net_link *l);
+bool balance_busy(const struct net_link *l);     /* something is queued */
+bool balance_due(const struct net_link *l);
+void balance_look(struct net_link *l);           /* ask the kernel */
+struct tcp_path *balance_pick(struct net_link *l);
+void balance_gave(struct tcp_path *path, uint64_t bytes);
 
 /* net_tcp_recv.c */
 bool path_read(struct tcp_path *path);
@@ -328,7 +357,8 @@ uno_err connect_listen(struct net_proc *p);
 void link_want(struct net_link *l);              /* first use, or a path was lost: open what is missing */
 void link_lanes(struct net_link *l);             /* from the address book */
 bool connect_step(struct net_proc *p);           /* accept and shake hands */
-bool connect_tick(struct net_proc *p, uint64_t now); /* deadlines, retries; true = call again later */
+/* Deadlines, retries; late = we were not called for so long. True = call again soon. */
+bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late);
 void connect_close(struct net_proc *p);
 int lane_of(const struct net_link *l, int fd);
 

@@ -13,6 +13,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#define FIN_NS 2000000000ull
+
 /* ---- links of a process ---------------------------------------------------------------------------------------- */
 
 static struct net_link *link_search(struct net_proc *p, int process)
@@ -112,19 +114,19 @@ void link_add_path(struct net_link *l, int fd, int lane)
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
-    if (l->npaths == 1)
-        l->all_fin = true;
     l->was_up = l->wanted = true;
+    l->ended_by_fin = false;
     if (lane >= 0) {
         l->lanes[lane].up++;
         l->lanes[lane].fails = 0;
         l->lanes[lane].since_ns = 0;
         l->lanes[lane].why = TCP_WHY_NONE;
     }
-    if (!l->control_path) {
+    if (l->npaths <= 2) { /* the second one is free of slices: control frames move there */
         l->control_path = path;
         link_control_replay(l);
     }
+    l->balanced = balance_lanes(l) > 1;
     link_dirty(l);
     proc_tick(l->proc);
 }
@@ -145,7 +147,8 @@ static void unlist_path(struct tcp_path *path)
     if (path->lane >= 0)
         l->lanes[path->lane].up--;
     if (l->control_path == path)
-        l->control_path = l->npaths ? l->paths[0] : NULL;
+        l->control_path = l->npaths ? l->paths[l->npaths - 1] : NULL;
+    l->balanced = balance_lanes(l) > 1;
 }
 
 static void path_close(struct tcp_path *path)
@@ -170,10 +173,13 @@ void path_lost(struct tcp_path *path, bool fin, const char *text)
         atomic_fetch_add_explicit(&l->proc->counts.paths_lost, 1, memory_order_relaxed);
         LOG(LOG_INFO, LOG_NET, "lost one of %d sockets to process %d: %s", l->npaths, l->process, text);
     }
-    l->all_fin &= fin;
+    if (fin)
+        l->fin_ns = clock_ns();
     path_close(path);
+    /* A process that is killed ends those sockets with RST in which it had something to read, the others with FIN. */
+    l->ended_by_fin = l->npaths == 0 && l->fin_ns && clock_ns() - l->fin_ns < FIN_NS;
     if (l->npaths == 0 && (l->goodbye_in || leaving)) {
-        link_down(l, l->goodbye_in, l->all_fin, l->goodbye_in ? "it said goodbye" : text);
+        link_down(l, l->goodbye_in, l->ended_by_fin, l->goodbye_in ? "it said goodbye" : text);
         return;
     }
     if (was_control)

@@ -64,7 +64,7 @@ static void publish_message(struct net_proc *p, struct tcp_slots *s, const struc
         h->bytes = 0;
     /* release: head and payload come before; pairs with the acquire in net_arrived */
     atomic_store_explicit(&h->flag, net_flag(m->number, signature), memory_order_release);
-    atomic_fetch_add_explicit(&p->activity, 1, memory_order_release); /* pairs with the loads in net_sleep */
+    atomic_fetch_add(&p->activity, 1); /* before wake_sleepers counts them; pairs with net_sleep */
 }
 
 static void slice_done(struct tcp_path *path)
@@ -174,7 +174,7 @@ static bool grant_arrived(struct tcp_path *path, const struct tcp_frame *f)
     atomic_store_explicit(&t->credit_k, k, memory_order_relaxed);
     /* release: pairs with the acquire in tcp_end_ready */
     atomic_store_explicit(&t->credit, f->number | (uint64_t)f->shape_no << 32, memory_order_release);
-    atomic_fetch_add_explicit(&p->activity, 1, memory_order_release); /* pairs with the loads in net_sleep */
+    atomic_fetch_add(&p->activity, 1); /* before wake_sleepers counts them; pairs with net_sleep */
     return true;
 }
 

@@ -123,12 +123,12 @@ static void fill_slice(struct tcp_path *path, struct tcp_end *t, uint64_t bytes,
 }
 
 /* The next slices of the ends that have some, a batch of one end after another's so that none starves. */
-static void fill_work(struct tcp_path *path)
+static void fill_work(struct tcp_path *path, int slices)
 {
     struct net_link *l = path->link;
     size_t total = 0;
     struct tcp_end *t;
-    while ((t = l->work_head) && path->nheld < TCP_BATCH_SLICES && total < TCP_BATCH_BYTES) {
+    while ((t = l->work_head) && path->nheld < slices && total < TCP_BATCH_BYTES) {
         uint32_t posted = atomic_load_explicit(&t->posted, memory_order_acquire); /* pairs with tcp_end_post */
         if ((int32_t)(t->freed - t->sent) >= 0) { /* a replay was overtaken by a grant */
             t->sent = t->freed + 1;
@@ -155,13 +155,17 @@ static void fill_work(struct tcp_path *path)
     }
 }
 
-static bool fill(struct tcp_path *path)
+#define ONLY_CONTROL (-1) /* neither slices nor GRANT and ASK */
+
+static bool fill(struct tcp_path *path, int slices)
 {
     path_batch_drop(path);
     path->niov = 1;
     fill_control(path);
-    fill_notes(path);
-    fill_work(path);
+    if (slices != ONLY_CONTROL)
+        fill_notes(path);
+    if (slices > 0)
+        fill_work(path, slices);
     path->iov[0] = (struct iovec){path->small_out, path->small_bytes};
     path->iov_at = path->small_bytes ? 0 : 1;
     return path_pending(path);
@@ -217,18 +221,85 @@ static bool path_write(struct tcp_path *path, bool *moved)
     return true;
 }
 
-bool link_flush(struct net_link *l)
+bool path_takes_slices(const struct tcp_path *path)
+{
+    return path->link->npaths == 1 || path != path->link->control_path;
+}
+
+/* One lane: each path takes what it can, the first one first. */
+static bool flush_in_turn(struct net_link *l)
 {
     bool moved = false;
     for (int i = 0; i < l->npaths; i++) {
         struct tcp_path *path = l->paths[i];
         bool free_now = path_write(path, &moved);
-        while (free_now && link_has_unsent(l) && fill(path))
+        while (free_now && link_has_unsent(l) && fill(path, path_takes_slices(path) ? TCP_BATCH_SLICES : ONLY_CONTROL))
             free_now = path_write(path, &moved);
         if (path->fd < 0)
             i--; /* it was lost, and the next one has its place */
-        else if (!free_now && !path->out_armed)
-            atomic_store_explicit(&l->proc->unarmed, true, memory_order_relaxed);
     }
+    return moved;
+}
+
+/* Is the next slice of a message that is worth a choice? */
+static bool bulk_next(const struct net_link *l)
+{
+    const struct tcp_end *t = l->work_head;
+    if (!t || !t->now)
+        return false;
+    const struct net_slot *h = &t->now->heads[slots_index(t->now, t->sent)];
+    return t->sent_offset || h->bytes >= TCP_SLICE / 2;
+}
+
+static struct tcp_path *first_free(struct net_link *l)
+{
+    for (int i = 0; i < l->npaths; i++)
+        if (!path_pending(l->paths[i]) && path_takes_slices(l->paths[i]))
+            return l->paths[i];
+    return NULL;
+}
+
+/* Several lanes: small things on the first path that is free, slices one by one where they are done first. */
+static bool flush_balanced(struct net_link *l)
+{
+    bool moved = false, looked = balance_due(l);
+    if (looked)
+        balance_look(l);
+    for (int i = 0; i < l->npaths; i++) {
+        struct tcp_path *path = l->paths[i];
+        (void)path_write(path, &moved);
+        if (path->fd < 0)
+            i--;
+    }
+    struct tcp_path *path = l->control_path;
+    if (path && !path_takes_slices(path) && atomic_load_explicit(&l->control_due, memory_order_relaxed) && !path_pending(path) && fill(path, ONLY_CONTROL))
+        (void)path_write(path, &moved);
+    while (link_has_unsent(l) && l->npaths) {
+        bool bulk = bulk_next(l);
+        if (bulk && !looked) {
+            balance_look(l);
+            looked = true;
+        }
+        int slices = bulk ? 1 : TCP_BATCH_SLICES;
+        path = bulk ? balance_pick(l) : first_free(l);
+        if (!path && (l->notes_head || l->ack_due)) { /* grants do not wait for the better lane */
+            path = first_free(l);
+            slices = 0;
+        }
+        if (!path || !fill(path, slices))
+            break;
+        if (bulk && path->nheld)
+            balance_gave(path, path->heads[0].length);
+        (void)path_write(path, &moved);
+    }
+    return moved;
+}
+
+bool link_flush(struct net_link *l)
+{
+    bool moved = l->balanced ? flush_balanced(l) : flush_in_turn(l);
+    for (int i = 0; i < l->npaths; i++)
+        if (path_pending(l->paths[i]) && !l->paths[i]->out_armed)
+            atomic_store_explicit(&l->proc->unarmed, true, memory_order_relaxed);
     return moved;
 }
