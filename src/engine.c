@@ -42,7 +42,8 @@ static uno_err begin(uno_comm *c, struct op *op)
     TRY(comm_cause(c));
     TRY(plancache_get(c, &op->req, recv_req, &found));
     uint64_t now = clock_ns();
-    c->number++;
+    if (++c->number == 0) /* 0 marks an event that is being written */
+        c->number = 1;
     c->chain = hash_mix(c->chain, found.hash + c->number);
     size_t need = exec_op_bytes(found.program);
     if (need > c->run_bytes) {

@@ -314,6 +314,12 @@ static uno_err start_steward(uno_comm *c)
 
 /* ---- the way in -------------------------------------------------------------------------------------------------------- */
 
+/* UNISONO_FAULT=wrap:n lets numbers wrap around after n operations and messages. */
+static uint32_t first_number(void)
+{
+    return (uint32_t)-fault_value("wrap");
+}
+
 uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm)
 {
     uno_comm *c = mem_zalloc(sizeof *c);
@@ -343,7 +349,8 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
         return err;
     }
     c->region = base;
-    net_region_init(c->region, size);
+    net_region_init(c->region, size, first_number());
+    c->number = first_number();
     c->regions[rank] = c->region;
     *comm = c;
     return UNO_OK;
@@ -363,7 +370,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
         tcp = tcp || p->carrier == NET_TCP;
     }
     struct net_comm_options opt = {.id = c->id, .rank = c->rank, .size = c->size, .peers = c->peers, .region = c->region,
-                                   .lend = c->cfg.lend};
+                                   .lend = c->cfg.lend, .first = first_number()};
     TRY(net_comm_new(&opt, &c->net));
     struct planner_settings s = {.algo = c->cfg.algo, .buffsize = c->cfg.buffsize, .memory_limit = c->cfg.memory_limit,
                                  .channels = (int)c->cfg.channels, .small = c->cfg.small && c->nhosts == 1, .nranks = c->size,
@@ -378,7 +385,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     c->env.proc = tcp ? c->job->net : NULL;
     c->env.look = engine_look;
     c->env.look_arg = c;
-    c->env.ring_limit = NET_RING_ENTRIES;
+    c->env.ring_limit = first_number() + NET_RING_ENTRIES;
     TRY(p2p_new(&c->env, &c->p2p));
     atomic_store_explicit(&c->ready, 1, memory_order_release);
     return UNO_OK;

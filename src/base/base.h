@@ -90,6 +90,7 @@ void *mem_array(size_t count, size_t each_bytes);   /* zeroed, overflow-checked 
 uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes);
 /* Fault points: true when a test asked (UNISONO_FAULT="name:n" or fault_arm) that this call fail. */
 bool fault_hit(const char *name);
+long fault_value(const char *name);                 /* n of "name:n" for points that are values, 0 when not armed */
 void fault_arm(const char *name, long nth);         /* nth call from now fails; <= 0 disarms */
 
 /* ---- text (base/text.c) ------------------------------------------------------------------------------ */

@@ -28,6 +28,11 @@ bool fault_hit(const char *name)
     return strcmp(fault.name, name) == 0 && atomic_fetch_sub(&fault.left, 1) == 1;
 }
 
+long fault_value(const char *name)
+{
+    return atomic_load(&fault.armed) && strcmp(fault.name, name) == 0 ? atomic_load(&fault.left) : 0;
+}
+
 void *mem_zalloc(size_t bytes)
 {
     void *p = fault_hit("alloc") ? NULL : calloc(1, bytes ? bytes : 1);

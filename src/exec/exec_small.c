@@ -55,11 +55,13 @@ static bool entry_free(struct exec_env *env, uint32_t number)
     if (__builtin_expect((int32_t)(number - env->ring_limit) <= 0, 1))
         return true;
     /* Look first for a younger operation, so that the next looks are far apart. */
-    for (uint32_t back = 5; back <= 15; back += 10)
-        if (number > back && everyone_started(env, number - back)) {
+    for (uint32_t back = 5; back <= 15; back += 10) {
+        uint32_t earlier = number - back ? number - back : UINT32_MAX; /* there is no operation 0 */
+        if (everyone_started(env, earlier)) {
             env->ring_limit = number - back + 15;
             return true;
         }
+    }
     return false;
 }
 

@@ -212,7 +212,7 @@ struct net_region {
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
 
 size_t net_region_bytes(int size);
-void net_region_init(struct net_region *r, int size);
+void net_region_init(struct net_region *r, int size, uint32_t first); /* first: as in net_comm_options */
 bool net_region_check(const struct net_region *r, int size); /* a peer's region, before it is believed */
 static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
 static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
@@ -236,6 +236,7 @@ struct net_comm_options {
     const struct net_peer *peers;   /* copied */
     struct net_region *region;      /* own */
     bool lend;
+    uint32_t first;              /* message and operation numbers begin behind it; 0 but in tests of the wrap-around */
 };
 uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm);
 void net_comm_free(struct net_comm *comm);      /* gives slots back; never blocks */

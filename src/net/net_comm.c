@@ -145,6 +145,10 @@ uno_err net_end_get(struct net_comm *c, bool sending, int peer, int channel, boo
     e->channel = channel;
     e->next = 1;
     e->carrier = end_carrier(c, e);
+    if (e->carrier != NET_TCP) {
+        e->next += c->opt.first;
+        e->freed = e->next - 1;
+    }
     uno_err err = e->carrier == NET_TCP ? tcp_end_new(e, c->peers[peer].link, c->opt.id, c->opt.rank, peer) : attach_memory(c, e);
     if (err != UNO_OK) {
         end_free(e);

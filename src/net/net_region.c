@@ -43,11 +43,14 @@ size_t net_region_bytes(int size)
     return lay_out(size, NULL);
 }
 
-void net_region_init(struct net_region *r, int size)
+void net_region_init(struct net_region *r, int size, uint32_t first)
 {
     r->bytes = lay_out(size, r);
     r->version = UNO_VERSION;
     r->size = (uint32_t)size;
+    struct net_counter *released = (struct net_counter *)((char *)r + r->offset_released);
+    for (size_t i = 0; first && i < (size_t)size * REGION_COUNTERS_PER_RANK; i++)
+        atomic_store_explicit(&released[i].value, first, memory_order_relaxed);
     r->magic = NET_REGION_MAGIC;
 }
 
