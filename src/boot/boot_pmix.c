@@ -134,6 +134,17 @@ static uno_err get(const pmix_proc_t *self, pmix_rank_t rank, const char *key, u
     return err;
 }
 
+/* Some servers wait until rank 0 has put the key, others say at once that it is not there. */
+static uno_err get_when_there(const pmix_proc_t *self, const char *key, uint64_t deadline_ns, char *text, size_t text_bytes)
+{
+    for (long pause_ns = 1000000;; pause_ns = MIN(pause_ns * 2, 50000000)) {
+        uno_err err = get(self, 0, key, deadline_ns, text, text_bytes, NULL);
+        if (err != UNO_ERR_UNREACHABLE || clock_ns() + (uint64_t)pause_ns > deadline_ns)
+            return err;
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+    }
+}
+
 static uno_err put(const char *key, const uno_id *id)
 {
     char hex[2 * UNO_ID_BYTES + 1];
@@ -168,7 +179,7 @@ static uno_err share(const struct config *cfg, const pmix_proc_t *self, struct b
         TRY(boot_make_id(cfg, &place->id));
         return put(key, &place->id);
     }
-    TRY(get(self, 0, key, deadline, hex, sizeof hex, NULL));
+    TRY(get_when_there(self, key, deadline, hex, sizeof hex));
     for (int i = 0; i < UNO_ID_BYTES; i++) {
         unsigned byte;
         if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
