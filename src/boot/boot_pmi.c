@@ -73,7 +73,7 @@ static uno_err ask(struct pmi *p, const char *answer, const char *fmt, ...)
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return err_set(UNO_ERR_UNREACHABLE, "the process manager does not listen on PMI_FD=%d: %s", p->fd, strerror(errno));
+            return err_set(UNO_ERR_UNREACHABLE, "the process manager does not listen on PMI_FD=%d: %s; after MPI_Finalize it no longer does", p->fd, strerror(errno));
         done += (int)put;
     }
     TRY(read_line(p, what));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * boot_pmix.c - PMIx (Open MPI's mpirun, PRRTE, Slurm with --mpi=pmix): rank 0 puts its id, the others get it, which waits until it is
- * there. The library is opened at run time, so that nobody depends on it who does not use it; init and finalize stay together,
- * since a process that leaves without finalize counts as a failed one.
+ * there. The library is opened at run time, so that nobody depends on it who does not use it. It is finalized at exit: earlier,
+ * an MPI that starts later in the same program finds nothing, and without it a process counts as a failed one.
  */
 #include "boot_internal.h"
 
@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct {
     void *lib;
@@ -103,10 +104,10 @@ static struct request *request_new(const char *key)
 }
 
 /* Get a key of `rank`; text and number: out, NULL = not wanted. */
-static uno_err get(const pmix_proc_t *self, pmix_rank_t rank, const char *key, uint64_t deadline_ns, char *text, size_t text_bytes,
+static uno_err get(const pmix_proc_t *me, pmix_rank_t rank, const char *key, uint64_t deadline_ns, char *text, size_t text_bytes,
                    uint32_t *number)
 {
-    pmix_proc_t who = *self;
+    pmix_proc_t who = *me;
     who.rank = rank;
     struct request *r = request_new(key);
     if (!r)
@@ -135,10 +136,10 @@ static uno_err get(const pmix_proc_t *self, pmix_rank_t rank, const char *key, u
 }
 
 /* Some servers wait until rank 0 has put the key, others say at once that it is not there. */
-static uno_err get_when_there(const pmix_proc_t *self, const char *key, uint64_t deadline_ns, char *text, size_t text_bytes)
+static uno_err get_when_there(const pmix_proc_t *me, const char *key, uint64_t deadline_ns, char *text, size_t text_bytes)
 {
     for (long pause_ns = 1000000;; pause_ns = MIN(pause_ns * 2, 50000000)) {
-        uno_err err = get(self, 0, key, deadline_ns, text, text_bytes, NULL);
+        uno_err err = get(me, 0, key, deadline_ns, text, text_bytes, NULL);
         if (err != UNO_ERR_UNREACHABLE || clock_ns() + (uint64_t)pause_ns > deadline_ns)
             return err;
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
@@ -159,17 +160,17 @@ static uno_err put(const char *key, const uno_id *id)
                                   : err_set(UNO_ERR_UNREACHABLE, "PMIx does not take the id of rank 0: %s", pmix.text(status));
 }
 
-static uno_err share(const struct config *cfg, const pmix_proc_t *self, struct boot_place *place)
+static uno_err share(const struct config *cfg, const pmix_proc_t *me, struct boot_place *place)
 {
     char key[64], hex[2 * UNO_ID_BYTES + 1];
     uint64_t deadline = clock_after(cfg->join_timeout);
     uint32_t size = 0, local = 0;
-    TRY(get(self, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, deadline, NULL, 0, &size));
-    place->rank = (int)self->rank;
+    TRY(get(me, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, deadline, NULL, 0, &size));
+    place->rank = (int)me->rank;
     place->size = (int)size;
-    if (get(self, self->rank, PMIX_LOCAL_RANK, deadline, NULL, 0, &local) == UNO_OK)
+    if (get(me, me->rank, PMIX_LOCAL_RANK, deadline, NULL, 0, &local) == UNO_OK)
         place->local_rank = (int)local;
-    if (get(self, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, deadline, NULL, 0, &local) == UNO_OK)
+    if (get(me, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, deadline, NULL, 0, &local) == UNO_OK)
         place->local_size = (int)local;
     snprintf(key, sizeof key, "unisono.id.%u", boot_generation());
     if (place->size == 1)
@@ -179,7 +180,7 @@ static uno_err share(const struct config *cfg, const pmix_proc_t *self, struct b
         TRY(boot_make_id(cfg, &place->id));
         return put(key, &place->id);
     }
-    TRY(get_when_there(self, key, deadline, hex, sizeof hex));
+    TRY(get_when_there(me, key, deadline, hex, sizeof hex));
     for (int i = 0; i < UNO_ID_BYTES; i++) {
         unsigned byte;
         if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
@@ -194,17 +195,32 @@ bool boot_pmix_detect(const struct config *cfg)
     return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") && open_library();
 }
 
-uno_err boot_pmix_find(const struct config *cfg, struct boot_place *place)
+static pmix_proc_t self;
+static pid_t self_pid;
+
+static void finalize_at_exit(void)
 {
-    pmix_proc_t self;
-    memset(&self, 0, sizeof self);
+    if (getpid() == self_pid) /* not in a forked child */
+        pmix.finalize(NULL, 0);
+}
+
+static uno_err init_once(void)
+{
+    if (self_pid == getpid())
+        return UNO_OK;
     pmix_status_t status = pmix.init(&self, NULL, 0);
     if (status != PMIX_SUCCESS)
         return err_set(UNO_ERR_UNREACHABLE, "PMIX_RANK is set, but PMIx cannot be initialised: %s", pmix.text(status));
+    self_pid = getpid();
+    atexit(finalize_at_exit);
+    return UNO_OK;
+}
+
+uno_err boot_pmix_find(const struct config *cfg, struct boot_place *place)
+{
+    TRY(init_once());
     snprintf(place->where, sizeof place->where, "PMIx, job %.80s", self.nspace);
-    uno_err err = share(cfg, &self, place);
-    pmix.finalize(NULL, 0);
-    return err;
+    return share(cfg, &self, place);
 }
 
 #else /* built without the feature: Open MPI on one host still works through its session directory */
