@@ -16,7 +16,7 @@
 
 #define STACK_BYTES (256u << 10)
 #define NET_RETRY_NS 1000000ull /* another thread has the sockets: look again then, instead of spinning on a readable epoll */
-#define NET_IDLE_NS 100000000ull /* net has timers of its own (handshakes, new attempts), so it is called at least so often */
+#define NET_IDLE_NS 1000000000ull /* net's descriptor fires for its timers too; this is a safety net */
 #define NET_ROUNDS 64
 
 enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; >= 0 = index of a peer */
@@ -133,8 +133,18 @@ void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text)
 static void arm_net(struct watch *w)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = (uint64_t)(int64_t)TAG_NET};
-    epoll_ctl(w->epoll, EPOLL_CTL_MOD, net_proc_fd(w->opt.net), &ev);
+    epoll_ctl(w->epoll, EPOLL_CTL_MOD, w->net_fd, &ev);
     w->net_again_ns = 0;
+}
+
+/* net takes the thread that asks for its descriptor for the service thread, so this is done here and not in watch_start. */
+static void add_net(struct watch *w)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = (uint64_t)(int64_t)TAG_NET};
+    w->net_fd = net_proc_fd(w->opt.net);
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->net_fd, &ev) != 0)
+        LOG(LOG_WARN, LOG_WATCH, "the steward cannot wait for the network (%s): other hosts hear from this process late or not at "
+            "all", strerror(errno));
 }
 
 static void serve_net(struct watch *w, bool fired)
@@ -186,6 +196,8 @@ static bool wait_for_events(struct watch *w)
 static void *steward(void *arg)
 {
     struct watch *w = arg;
+    if (w->opt.net)
+        add_net(w);
     peers_watch(w);
     while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* pairs with the release in watch_stop */
         bool net_fired = wait_for_events(w);
@@ -215,14 +227,6 @@ uno_err watch_new(struct watch **out)
         return err;
     }
     *out = w;
-    return UNO_OK;
-}
-
-static uno_err add_fd(struct watch *w, int fd, int tag, uint32_t events)
-{
-    struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)(int64_t)tag};
-    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev) != 0)
-        return err_sys("the steward cannot wait for descriptor %d", fd);
     return UNO_OK;
 }
 
@@ -256,9 +260,9 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (w->epoll < 0)
         return err_sys("the steward cannot make its epoll descriptor");
-    TRY(add_fd(w, w->bell, TAG_BELL, EPOLLIN));
-    if (opt->net)
-        TRY(add_fd(w, net_proc_fd(opt->net), TAG_NET, EPOLLIN | EPOLLONESHOT));
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(int64_t)TAG_BELL};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &ev) != 0)
+        return err_sys("the steward cannot wait for its eventfd");
     return UNO_OK;
 }
 

@@ -55,7 +55,7 @@ struct watch {
     struct watch_member *members;
     struct peer *peers;
     int npeers, self;         /* self: index of the own process */
-    int epoll;
+    int epoll, net_fd;
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */

@@ -99,14 +99,17 @@ static void who(const struct watch *w, const struct peer *p, char *buf, size_t b
 
 /* ---- telling ----------------------------------------------------------------------------------------------------------- */
 
+static uno_err get_link(struct watch *w, struct peer *p)
+{
+    return p->link ? UNO_OK : net_link_get(w->opt.net, p->process, &member(w, p)->book, &p->link);
+}
+
 static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
 {
     unsigned char buf[FRAME_HEADER_BYTES + FRAME_TEXT_BYTES];
     if (!w->opt.net || to->unlinkable || to->state != PEER_ALIVE)
         return;
-    uno_err err = UNO_OK;
-    if (!to->link)
-        err = net_link_get(w->opt.net, to->process, &member(w, to)->book, &to->link);
+    uno_err err = get_link(w, to);
     if (err == UNO_OK)
         err = net_control_send(to->link, buf, frame_write(f, buf));
     w->net_idle_ns = 0; /* queued only: the next round sends it */
@@ -129,6 +132,29 @@ static bool is_hub(const struct watch *w)
             return false;
     }
     return true;
+}
+
+/* Is p the hub of another host, as far as is known here? */
+static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
+{
+    if (is_local(w, p) || p->state != PEER_ALIVE || p->unlinkable)
+        return false;
+    for (const struct peer *q = w->peers; q < p; q++)
+        if (member(w, q)->host == member(w, p)->host && q->state == PEER_ALIVE && !q->unlinkable)
+            return false;
+    return true;
+}
+
+/* Hubs keep links between them, so that a host that dies as a whole is noticed though nobody talked to it. At the start the lower
+ * hub opens; later whoever sees a hub go or becomes one. */
+static void link_hubs(struct watch *w, bool starting)
+{
+    struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
+    if (!w->opt.net || !is_hub(w))
+        return;
+    for (int i = starting ? w->self + 1 : 0; i < w->npeers; i++)
+        if (!w->peers[i].link && is_hub_elsewhere(w, &w->peers[i]))
+            send_frame(w, &w->peers[i], &f);
 }
 
 /* everyone: also the processes of our own host, when the dead one is elsewhere. */
@@ -182,6 +208,7 @@ static void pass_on(struct watch *w, const struct peer *p)
         tell_local_deaths(w);
     else if (p->state == PEER_DEAD)
         tell(w, p, false);
+    link_hubs(w, false);
 }
 
 static void peer_died(struct watch *w, struct peer *p, enum source source, const char *text)
@@ -196,8 +223,10 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
         w->opt.on_dead(w->opt.arg, p->process, p->text);
     if (source == SEEN_AS_FIN)
         tell(w, p, true);
-    else if (is_local(w, p))
+    if (is_local(w, p))
         pass_on(w, p);
+    else
+        link_hubs(w, false);
 }
 
 static void peer_left(struct watch *w, struct peer *p)
@@ -214,6 +243,8 @@ static void peer_left(struct watch *w, struct peer *p)
         w->opt.on_left(w->opt.arg, p->process, p->text);
     if (is_local(w, p))
         pass_on(w, p);
+    else
+        link_hubs(w, false);
 }
 
 /* The end was seen. How it ended is known once the parent has collected it, which takes a moment; `last` = say it now. */
@@ -271,29 +302,13 @@ static void watch_local(struct watch *w, struct peer *p)
     p->polled = true;
 }
 
-/* Links between hubs are made at once, so that a host that dies as a whole is noticed though nobody talked to it. */
-static void link_hubs(struct watch *w)
-{
-    struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
-    int host = w->members[w->opt.rank].host;
-    if (!w->opt.net || !is_hub(w))
-        return;
-    for (int i = w->self + 1; i < w->npeers; i++) {
-        bool hub = member(w, &w->peers[i])->host != host;
-        for (int k = 0; hub && k < i; k++)
-            hub = member(w, &w->peers[k])->host != member(w, &w->peers[i])->host;
-        if (hub)
-            send_frame(w, &w->peers[i], &f);
-    }
-}
-
 void peers_watch(struct watch *w)
 {
     for (int i = 0; i < w->npeers; i++)
         if (i != w->self && is_local(w, &w->peers[i]))
             watch_local(w, &w->peers[i]);
     w->poll_ns = clock_ns() + POLL_NS;
-    link_hubs(w);
+    link_hubs(w, true);
 }
 
 /* ---- timers --------------------------------------------------------------------------------------------------------------- */
@@ -337,6 +352,10 @@ void peers_timers(struct watch *w, uint64_t now)
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes)
 {
     struct frame f;
+    struct peer *sender = peer_find(w, from);
+    /* net tells the end of a link only when it knows the address and has tried once more. */
+    if (w->opt.net && sender && sender != &w->peers[w->self] && get_link(w, sender) != UNO_OK)
+        LOG(LOG_INFO, LOG_WATCH, "the end of rank %d's process may go unnoticed: %s", from, err_text());
     if (frame_read(data, bytes, &f) != UNO_OK) {
         LOG(LOG_INFO, LOG_WATCH, "from rank %d: %s; ignored", from, err_text());
         return;
@@ -368,5 +387,7 @@ void peers_down(struct watch *w, int from, bool clean, bool fin, const char *tex
         char name[256];
         who(w, p, name, sizeof name);
         LOG(LOG_INFO, LOG_WATCH, "%s is not connected any more, which is no proof of its end: %s", name, text);
+        p->unlinkable = true;
+        link_hubs(w, false);
     }
 }
