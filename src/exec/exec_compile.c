@@ -93,19 +93,20 @@ static uno_err make_fires(struct compiling *c)
     for (uint32_t l = 0; l < p->nlanes; l++) {
         const struct plan_lane *lane = &c->prog.lanes[l];
         p->lanes[l].first = at;
-        p->lanes[l].tiles = 1;
         for (int j = 0; j < lane->nsteps; j++) {
             const struct plan_step *s = &c->prog.steps[lane->first + j];
             for (int i = 0; i < s->count; i++) {
                 fill_fire(c, s, i, &p->fires[at]);
-                p->lanes[l].tiles = MAX(p->lanes[l].tiles, p->fires[at].tiles);
+                p->tiles = MAX(p->tiles, p->fires[at].tiles);
                 at++;
             }
             c->last_fire[lane->first + j] = at - p->lanes[l].first - 1;
         }
         p->lanes[l].nfires = at - p->lanes[l].first;
-        p->tiles = MAX(p->tiles, p->lanes[l].tiles);
     }
+    /* A lane goes through all tiles of its rank, also those that none of its chunks has: others wait through it. */
+    for (uint32_t l = 0; l < p->nlanes; l++)
+        p->lanes[l].tiles = p->tiles;
     return UNO_OK;
 }
 

@@ -58,7 +58,7 @@ struct exec_program {
 static inline struct reduce_scale scale_for(const struct exec_op *op, unsigned flags, int self)
 {
     struct reduce_scale s = {.scaled_operand = -1, .divide_by = 0};
-    if (op->scalar && (flags & PLAN_RAW_SRC)) {
+    if (op->scalar && (flags & (PLAN_RAW_SRC | PLAN_RAW_DST))) {
         s.scaled_operand = self;
         memcpy(s.scalar, op->scalar, op->program->elem_bytes);
     }

@@ -77,6 +77,15 @@ static bool message_fits(const struct exec_op *op, const struct net_end *e, cons
     return false;
 }
 
+/* Which operand is raw, if one is: src at its place in the list; of a reduce that reads dst it is
+ * dst, the first, or src, the last. */
+static int own_operand(const struct exec_fire *f, int n)
+{
+    if (plan_ops[f->op].reads_dst)
+        return f->flags & PLAN_RAW_DST ? 0 : n - 1;
+    return MIN(f->self, n - 1);
+}
+
 /* The value of the firing goes to dst and/or the next slot of `send`. Returns false with the sentence set. */
 static bool produce(const struct exec_op *op, const struct exec_fire *f, const struct tile_view *v, struct net_slot *head)
 {
@@ -114,7 +123,7 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
     if (v->bytes == 0 || (!out && !slot))
         return true;
     if (n > 1 || (p->reduce && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES)) && (op->scalar || p->op == UNO_AVG))) {
-        struct reduce_scale scale = scale_for(op, f->flags, MIN(f->self, n - 1));
+        struct reduce_scale scale = scale_for(op, f->flags, own_operand(f, n));
         if (n == 1)
             reduce_scale_copy(p->type, p->op, out ? out : slot, operands[0], v->count, &scale);
         else
@@ -210,6 +219,8 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
                 if (r != FIRED)
                     return r;
                 *moved = true;
+            } else if (f->ndep && !waits_met(op, f, s->tile)) {
+                return NOT_YET; /* what has no such tile moves nothing, but keeps its place and its waits */
             }
             s->at++;
         }
