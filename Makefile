@@ -9,7 +9,7 @@ demo:
 check:
 	@scripts/check
 bench: all
-	@meson test -C build --benchmark --verbose
+	@python3 bench/compare.py
 install: all
 	@meson install -C build
 conform-all: all
