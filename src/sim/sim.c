@@ -53,7 +53,8 @@ static uno_err run_plan(const struct plan_graph *g, const struct request *req, c
 {
     struct plan_chunks chunks;
     TRY(plan_chunks_make(g->plan, req, 0, &chunks));
-    struct sim_input in = {.graph = g, .chunks = &chunks, .costs = opt->costs, .k = opt->k > 0 ? opt->k : MAX(g->plan->k_claimed, 1),
+    struct sim_input in = {.graph = g, .chunks = &chunks, .costs = opt->costs,
+                           .k = opt->k > 0 ? opt->k : MAX(g->plan->k_claimed, 1),
                            .scratch_tiles = opt->scratch_tiles > 0 ? opt->scratch_tiles : 2,
                            .tile_elems = MAX(opt->tile_bytes / chunks.elem_bytes, 1)};
     count_bytes(g, &chunks, result);

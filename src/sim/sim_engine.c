@@ -204,7 +204,8 @@ static uint64_t occupy(struct engine *e, int rank, uint64_t at, uint64_t cost)
     struct processor *best = NULL;
     for (int i = h->processor0; i < h->processor0 + h->processors; i++) {
         struct processor *p = &e->processors[i];
-        if (!best || MAX(p->free, at) < MAX(best->free, at) || (MAX(p->free, at) == MAX(best->free, at) && p->rank == rank && best->rank != rank))
+        uint64_t starts = MAX(p->free, at), others = best ? MAX(best->free, at) : UINT64_MAX;
+        if (starts < others || (starts == others && p->rank == rank && best->rank != rank))
             best = p;
     }
     uint64_t change = best->rank != rank && h->ranks > h->processors && best->rank >= 0 ? SWITCH_PS : 0;

@@ -52,7 +52,8 @@ static bool cut_before(const struct proof *p, int first, int i, const uint8_t *f
 }
 
 /* Rewrite one rank's steps; `last` receives the last piece of each old step, within its lane. */
-static void write_pieces(const struct proof *p, struct plan_prog *prog, struct plan_step *steps, int32_t *last, const uint8_t *flags)
+static void write_pieces(const struct proof *p, struct plan_prog *prog, struct plan_step *steps, int32_t *last,
+                         const uint8_t *flags)
 {
     int used = 0;
     for (int l = 0; l < prog->nlanes; l++) {

@@ -306,8 +306,9 @@ static uno_err say_race(const struct races *c, const struct access *w, const str
     proof_chunk_text(rank, (enum plan_buf)w->buf, w->chunk, chunk, sizeof chunk);
     plan_node_text(&c->p->g, other->node, who, sizeof who);
     if (other->kind == LENDS)
-        return proof_refute(c->p, VERIFY_RACE, w->node, "writes %s while %s may still be reading it, lent by %s: nothing orders them",
-                            chunk, plan_node_text(&c->p->g, other->reader, reader, sizeof reader), who);
+        return proof_refute(c->p, VERIFY_RACE, w->node,
+                            "writes %s while %s may still be reading it, lent by %s: nothing orders them", chunk,
+                            plan_node_text(&c->p->g, other->reader, reader, sizeof reader), who);
     /* the one that comes later in some order is the one that should have waited */
     if (other->kind == READS && c->local[other->node] > c->local[w->node])
         return proof_refute(c->p, VERIFY_RACE, other->node, "reads %s while %s may be writing it: nothing orders them", chunk,
