@@ -4,9 +4,11 @@
 as hosts where the machine lets us make them. No fixed sleeps: conditions with a limit."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -376,6 +378,50 @@ class OtherHosts(unittest.TestCase):
         p.kill()
         p.communicate(timeout=LIMIT)
         mark.gone()
+
+
+class Ssh(unittest.TestCase):
+    """The default way, with a stand-in for ssh that notes its arguments and hands the command to a shell, as sshd does."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="unisono-ssh-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        with open(os.path.join(self.dir, "ssh"), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\nprintf '%%s\\n' \"$@\" >> %s/arguments\nfor last; do :; done\necho Last login: today\n"
+                    "exec env -i HOME=/ sh -c \"$last\"\n" % self.dir)
+        os.chmod(os.path.join(self.dir, "ssh"), 0o755)
+
+    def run_there(self, *args, **env):
+        return run(*args, env=dict(env, PATH=self.dir + ":" + os.environ["PATH"]))
+
+    def test_ranks_there(self):
+        rc, out, err = self.run_there("--hosts", "nodeA:1,nodeB:1", "--tag", "--", "sh", "-c", "echo $UNISONO_HOST $OMP_NUM_THREADS; pwd", OMP_NUM_THREADS="3")
+        if "reaches the host of rank 0 at none" in err:
+            self.skipTest("this machine has no address but loopback")
+        self.assertEqual(rc, 0, err)
+        here = os.getcwd()
+        self.assertEqual(sorted(out.splitlines()), sorted(["[0] nodeA 3", "[0] " + here, "[1] nodeB 3", "[1] " + here]))
+
+    def test_secret_is_not_an_argument(self):
+        script = "import os; print(os.pread(int(os.environ['UNISONO_SECRET_FD']), 64, 0).decode())"
+        rc, secret, err = self.run_there("--hosts", "nodeA:1", "--", sys.executable, "-c", script)
+        self.assertEqual(rc, 0, err)
+        with open(os.path.join(self.dir, "arguments"), encoding="utf-8") as f:
+            arguments = f.read()
+        self.assertIn("nodeA\n", arguments)
+        self.assertEqual(len(secret.strip()), 64)
+        self.assertNotIn(secret.strip(), arguments)
+
+    def test_own_host_needs_no_ssh(self):
+        rc, out, err = self.run_there("--hosts", "localhost:2", "--", "echo", "here")
+        self.assertEqual((rc, out), (0, "here\nhere\n"), err)
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "arguments")))
+
+    def test_program_missing_there(self):
+        rc, _, err = self.run_there("--hosts", "nodeA:1", "--agent-program", "/not/there/unisono", "--", "true")
+        self.assertEqual(rc, 2)
+        self.assertIn("unisono could not be started there", err)
+        self.assertIn("/not/there/unisono", err)
 
 
 class Namespaces(unittest.TestCase):
