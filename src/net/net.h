@@ -293,7 +293,8 @@ uno_err net_control_send(struct net_link *link, const void *data, size_t bytes);
 bool net_progress(struct net_proc *proc);
 /* Sleep until a socket of this process has something, at most timeout_ns. */
 void net_sleep(struct net_proc *proc, uint64_t timeout_ns);
-/* For the service thread: an epoll descriptor to wait on, then call net_progress. Data sockets are left out while callers are inside. */
+/* For the service thread: an epoll descriptor to wait on, then call net_progress. Data sockets are left out while callers are
+ * inside. Whoever called this last is the service thread: callbacks come to it, in its net_progress. */
 int net_proc_fd(struct net_proc *proc);
 void net_enter(struct net_proc *proc);  /* a caller begins to poll by itself */
 void net_leave(struct net_proc *proc);

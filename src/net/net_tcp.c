@@ -113,7 +113,7 @@ static void deliver(struct net_proc *p)
 /* With no service thread (tests, tools) any caller is it. */
 static bool is_service(const struct net_proc *p)
 {
-    return !atomic_load_explicit(&p->served, memory_order_acquire) || pthread_equal(p->service, pthread_self());
+    return !atomic_load_explicit(&p->served, memory_order_acquire) || pthread_equal(atomic_load(&p->service), pthread_self());
 }
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------- */
@@ -419,7 +419,7 @@ void net_leave(struct net_proc *p)
 
 int net_proc_fd(struct net_proc *p)
 {
-    p->service = pthread_self();
+    atomic_store(&p->service, pthread_self());
     atomic_store_explicit(&p->served, true, memory_order_release); /* pairs with the acquire in is_service */
     return p->service_fd;
 }

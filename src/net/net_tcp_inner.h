@@ -272,7 +272,7 @@ struct net_proc {
     _Atomic bool disarmed;               /* the service thread does not watch data_fd */
     _Atomic bool served;                 /* net_proc_fd was called: there is a service thread */
     _Atomic bool leaving;
-    pthread_t service;
+    _Atomic pthread_t service;           /* who called net_proc_fd last: callbacks come there */
     /* holder */
     struct tcp_end *table[TCP_TABLE];
     struct tcp_path **paths;
