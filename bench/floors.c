@@ -307,6 +307,9 @@ int main(int argc, char **argv)
         w.s->pid[1] = child;
     settle(&w, child == 0, most);
     int n = measure(&w, &o, results), fact_count = o.facts ? machine_facts(&w, facts, FACTS_MAX) : 0;
+    free(w.send);
+    free(w.recv);
+    free(w.temp);
     if (child == 0)
         _exit(0);
     waitpid(child, NULL, 0);
