@@ -438,6 +438,7 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
     if (!atomic_load(&comm->finalized))
         (void)uno_comm_finalize(comm);
+    job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);
     comm_free(comm);
     return UNO_OK;

@@ -153,6 +153,7 @@ uno_err comm_leave(uno_comm *comm, uno_err err);
 /* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
 void job_add(struct job *job);                       /* into the process's list; refs = 0 */
 void job_attach(struct job *job, uno_comm *comm);    /* refs++ */
+void job_unlist(uno_comm *comm);                     /* jobs_snapshot finds it no more */
 void job_detach(uno_comm *comm);                     /* refs--; the last one drops the job */
 void job_drop(struct job *job);                      /* nobody uses it: say goodbye and free */
 /* All communicators alive in this process, each held (active++) until comm_release. */

@@ -100,17 +100,33 @@ void job_drop(struct job *job)
     free(job);
 }
 
+/* The caller holds the job's lock. */
+static void unlist_locked(struct job *job, uno_comm *comm)
+{
+    for (uno_comm **p = &job->comms; *p; p = &(*p)->next_in_job)
+        if (*p == comm) {
+            *p = comm->next_in_job;
+            return;
+        }
+}
+
+void job_unlist(uno_comm *comm)
+{
+    struct job *job = comm->job;
+    if (!job)
+        return;
+    pthread_mutex_lock(&job->lock);
+    unlist_locked(job, comm);
+    pthread_mutex_unlock(&job->lock);
+}
+
 void job_detach(uno_comm *comm)
 {
     struct job *job = comm->job;
     if (!job)
         return;
     pthread_mutex_lock(&job->lock);
-    for (uno_comm **p = &job->comms; *p; p = &(*p)->next_in_job)
-        if (*p == comm) {
-            *p = comm->next_in_job;
-            break;
-        }
+    unlist_locked(job, comm);
     bool last = --job->refs == 0;
     pthread_mutex_unlock(&job->lock);
     comm->job = NULL;
