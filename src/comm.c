@@ -419,6 +419,7 @@ uno_err uno_comm_finalize(uno_comm *comm)
 {
     if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && atomic_load(&comm->failed)) {
         atomic_store(&comm->finalized, 1);
+        engine_fail_all(comm);
         return UNO_OK; /* failed: nothing can be finished, and the cause was told by the failing call */
     }
     TRY(comm_enter(comm));
@@ -432,14 +433,15 @@ uno_err uno_comm_destroy(uno_comm *comm)
 {
     if (!comm)
         return UNO_OK;
-    if (comm->magic != COMM_MAGIC)
-        return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator (destroyed before?)");
-    if (comm->fork_generation != fork_generation())
+    if (fork_generation() > 0 && comm->magic == COMM_MAGIC && comm->fork_generation != fork_generation())
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
-    if (!atomic_load(&comm->finalized))
+    if (!job_knows(comm)) /* looked up, not looked into: it may be freed */
+        return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator of this process (destroyed before?)");
+    if (!atomic_load(&comm->finalized) || atomic_load(&comm->failed))
         (void)uno_comm_finalize(comm);
     job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);
+    requests_orphan(comm);
     comm_free(comm);
     return UNO_OK;
 }
@@ -461,8 +463,7 @@ uno_err uno_comm_async_error(uno_comm *comm, uno_err *async)
 {
     if (!comm || comm->magic != COMM_MAGIC || !async)
         return err_set(UNO_ERR_ARG, "uno_comm_async_error: %s", async ? "not a communicator" : "async is NULL");
-    (void)engine_look(comm, 0, UINT64_MAX); /* a mark that another rank left */
-    *async = comm_cause(comm);
+    *async = comm_adopt(comm);
     return UNO_OK;
 }
 

@@ -55,6 +55,7 @@ struct op {
     bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
+    uint64_t deadline_ns;         /* sends and receives in stream order */
     struct op *next_in_comm, *next_in_group;
     char *text;                   /* the sentence of err, on the heap; NULL without one */
 };
@@ -63,7 +64,8 @@ static inline bool op_done(const struct op *op)
     return atomic_load_explicit(&op->state, memory_order_acquire) == OP_DONE;
 }
 
-struct gone_rank { int rank; uint32_t finished; bool in_order; char text[256]; };
+/* finished: its last collective, 0 where its ledger cannot be read. since_ns: when it was noticed. */
+struct gone_rank { int rank; uint32_t finished; bool in_order; uint64_t since_ns; char text[256]; };
 
 struct premulsum { bool used; uno_type type; unsigned char scalar[16]; };
 
@@ -101,7 +103,11 @@ struct uno_comm {
     struct exec_op *run;          /* its state */
     size_t run_bytes;
     struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
-    struct ledger_event *event;   /* its ledger event */
+    struct ledger_event *event;   /* its ledger event; NULL until it has begun */
+    uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
+    uint64_t look_ns;
+    int suspect;                  /* rank that seemed gone and needed at the last look, during that operation; -1 */
+    uint32_t suspect_number;
     uint64_t small_operations, tiled_operations;
 
     pthread_mutex_t issue;
@@ -118,6 +124,7 @@ struct uno_comm {
     char last_error[ERR_TEXT_BYTES];
     struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
     _Atomic int ngone;
+    struct uno_request *requests; /* not released yet; under issue */
     struct premulsum **ops;       /* under issue */
     size_t nops, cap_ops;
 };
@@ -140,11 +147,19 @@ uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the hea
 uno_err engine_drain(uno_comm *comm);    /* until everything issued is done */
 void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */
 void engine_look_now(uno_comm *comm);    /* walk lock held: fail what must fail */
+void engine_fail_all(uno_comm *comm);    /* failed communicator: everything issued ends with its cause, whatever the streams say */
 uno_err engine_look(void *comm, uint32_t number, uint64_t deadline_ns);
 /* Fail the communicator with the sentence `text`; the first cause wins. spread: tell the other ranks. Returns the first cause. */
 uno_err comm_fail(uno_comm *comm, uno_err code, int culprit, bool spread, const char *text);
 /* The first cause, or UNO_OK. Sets the thread's sentence. */
 uno_err comm_cause(uno_comm *comm);
+/* As comm_cause, and takes up what another rank of this host left for us. Any thread. */
+uno_err comm_adopt(uno_comm *comm);
+/* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
+void fail_explain_mismatch(uno_comm *comm);
+/* There is no way to a rank (sentence set): if ranks are known to be gone, that is the reason. Returns the code to fail with. */
+uno_err fail_explain_unreachable(uno_comm *comm);
+void comm_keep_error(uno_comm *comm);  /* the thread's sentence becomes the communicator's last error */
 void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
@@ -160,6 +175,7 @@ void job_drop(struct job *job);                      /* nobody uses it: say good
 size_t jobs_snapshot(uno_comm **comms, size_t cap);
 void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
+bool job_knows(const uno_comm *comm);                /* alive in this process? Does not look into it */
 uint32_t fork_generation(void);                      /* counts forks this process is the child of */
 
 /* ---- plancache.c: request -> program --------------------------------------------------------------------------- */
@@ -181,6 +197,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
 
 /* ---- request.c ------------------------------------------------------------------------------------------------------- */
 uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request);
+void requests_orphan(uno_comm *comm);    /* the communicator goes: requests that nobody waited for stay with their owners */
 uno_err ops_add(uno_comm *comm, const void *scalar, uno_type type, uno_op *op);
 uno_err ops_remove(uno_comm *comm, uno_op op);
 void ops_free(uno_comm *comm);

@@ -26,8 +26,11 @@ static void finish(struct op *op, uno_err err)
     op->err = err;
     if (err != UNO_OK)
         op->text = strdup(err_text());
-    if (op->stream)
+    if (op->stream) {
         stream_op_done(op, err);
+        if (err != UNO_OK) /* nobody returns it to a caller */
+            comm_keep_error(op->comm);
+    }
     if (op->heap && !op->group_waits) {
         op_free(op);
         return;
@@ -41,10 +44,6 @@ static uno_err begin(uno_comm *c, struct op *op)
     struct cached found;
     TRY(comm_cause(c));
     TRY(plancache_get(c, &op->req, recv_req, &found));
-    uint64_t now = clock_ns();
-    if (++c->number == 0) /* 0 marks an event that is being written */
-        c->number = 1;
-    c->chain = hash_mix(c->chain, found.hash + c->number);
     size_t need = exec_op_bytes(found.program);
     if (need > c->run_bytes) {
         free(c->run);
@@ -54,6 +53,10 @@ static uno_err begin(uno_comm *c, struct op *op)
             return UNO_ERR_MEMORY;
         c->run_bytes = need;
     }
+    uint64_t now = clock_ns();
+    if (++c->number == 0) /* 0 marks an event that is being written */
+        c->number = 1;
+    c->chain = hash_mix(c->chain, found.hash + c->number);
     struct exec_op *run = c->run;
     run->program = found.program;
     run->env = &c->env;
@@ -65,7 +68,7 @@ static uno_err begin(uno_comm *c, struct op *op)
     run->deadline_ns = c->cfg.timeout > 1e9 ? UINT64_MAX : now + (uint64_t)(c->cfg.timeout * 1e9);
     bool small = exec_program_small(found.program);
     struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
-                                  .target = small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = op->req.op,
+                                  .target = small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = MIN(op->req.op, UNO_OP_DYNAMIC),
                                   .count = op->req.count, .call_site = (uint64_t)(uintptr_t)op->call_site, .start_ns = now};
     c->event = ledger_begin(net_region_ledger(c->region), c->number, &fields);
     if (small)
@@ -87,6 +90,10 @@ static void end_current(uno_comm *c, uno_err err)
 static void fail_current(uno_comm *c, uno_err err)
 {
     char text[ERR_TEXT_BYTES];
+    if (err == UNO_ERR_MISMATCH)
+        fail_explain_mismatch(c);
+    else if (err == UNO_ERR_UNREACHABLE)
+        err = fail_explain_unreachable(c);
     snprintf(text, sizeof text, "%s", err_text());
     exec_cancel(c->run);
     err = comm_fail(c, err, c->rank, true, text);
@@ -126,6 +133,7 @@ static void start_op(uno_comm *c, struct op *op)
             p2p_issue(c->p2p, op->p2p);
         }
         if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
+            op->deadline_ns = clock_after(c->cfg.timeout);
             op->next_in_comm = c->p2p_running;
             c->p2p_running = op;
         } else {
@@ -134,15 +142,24 @@ static void start_op(uno_comm *c, struct op *op)
         return;
     }
     c->current = op;
+    c->event = NULL;
     uno_err err = begin(c, op);
     if (err == UNO_OK)
         return;
-    if (c->event == NULL || err < UNO_ERR_PEER_DEAD || atomic_load_explicit(&c->failed, memory_order_relaxed)) {
-        c->current = NULL; /* nothing was sent: this call fails alone, or the communicator had failed before */
-        finish(op, err);
-    } else {
+    if (c->event) {
         fail_current(c, err);
+        return;
     }
+    c->current = NULL; /* nothing was sent */
+    if (err >= UNO_ERR_PEER_DEAD && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK) {
+        /* The call was right and the other ranks have made it too: they must not wait for this one. */
+        char text[ERR_TEXT_BYTES];
+        if (err == UNO_ERR_UNREACHABLE)
+            err = fail_explain_unreachable(c);
+        snprintf(text, sizeof text, "rank %d could not begin %s: %.900s", c->rank, coll_name(op->req.coll), err_text());
+        err = comm_fail(c, err, c->rank, true, text);
+    }
+    finish(op, err);
 }
 
 static void finish_p2p(uno_comm *c)
@@ -182,6 +199,14 @@ void engine_step(uno_comm *c, bool *moved)
     }
     if (p2p_busy(c->p2p))
         p2p_poll(c->p2p, moved);
+    uno_err err = p2p_broken(c->p2p);
+    if (__builtin_expect(err != UNO_OK, 0) && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK) {
+        char text[ERR_TEXT_BYTES];
+        if (err == UNO_ERR_UNREACHABLE)
+            err = fail_explain_unreachable(c);
+        snprintf(text, sizeof text, "%s", err_text());
+        (void)comm_fail(c, err, c->rank, true, text);
+    }
     if (c->p2p_running)
         finish_p2p(c);
 }
@@ -199,6 +224,28 @@ void engine_look_now(uno_comm *c)
     p2p_fail(c->p2p, -1, err);
     if (c->p2p_running)
         finish_p2p(c);
+}
+
+void engine_fail_all(uno_comm *c)
+{
+    pthread_mutex_lock(&c->walk); /* whoever holds it is looking, and leaves: the communicator has failed */
+    engine_look_now(c);
+    pthread_mutex_lock(&c->issue);
+    struct op *op = c->queue_head;
+    c->queue_head = c->queue_tail = NULL;
+    atomic_store_explicit(&c->queued, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&c->issue);
+    while (op) {
+        struct op *next = op->next_in_comm;
+        if (op->p2p)
+            start_op(c, op);
+        else
+            finish(op, comm_cause(c));
+        op = next;
+    }
+    if (c->p2p_running)
+        finish_p2p(c);
+    pthread_mutex_unlock(&c->walk);
 }
 
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
@@ -360,7 +407,13 @@ static bool drained(void *arg)
 
 uno_err engine_drain(uno_comm *c)
 {
-    (void)engine_wait(c, drained, c, UINT64_MAX);
+    if (engine_wait(c, drained, c, clock_after(c->cfg.timeout)) != UNO_OK) {
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)",
+                 c->rank, c->cfg.timeout);
+        (void)comm_fail(c, UNO_ERR_TIMEOUT, c->rank, true, text);
+        engine_fail_all(c);
+    }
     return comm_cause(c);
 }
 
@@ -371,6 +424,19 @@ void engine_wait_unused(uno_comm *c)
 }
 
 /* ---- waiting for several ---------------------------------------------------------------------------------------------- */
+
+static uno_err look_elsewhere(void *arg, uint32_t number, uint64_t deadline_ns)
+{
+    (void)arg, (void)number, (void)deadline_ns;
+    return UNO_OK;
+}
+
+/* Several regions cannot be slept on at once: spin, then yield. Looking needs the walk lock and is the caller's. */
+static void pause_group(uno_comm *c, struct exec_wait *wait)
+{
+    struct exec_env env = {.crowded = c->env.crowded, .proc = c->env.proc, .look = look_elsewhere};
+    (void)exec_pause(&env, wait, 0, UINT64_MAX, false);
+}
 
 void engine_wait_group(struct op *first)
 {
@@ -395,8 +461,8 @@ void engine_wait_group(struct op *first)
             return;
         if (moved)
             wait = (struct exec_wait){0};
-        else if (blocked) /* several regions cannot be slept on at once: yield, then short naps */
-            (void)exec_pause(&blocked->env, &wait, 0, UINT64_MAX, false);
+        else if (blocked)
+            pause_group(blocked, &wait);
         else
             sched_yield();
         if (wait.stage != 0 && wait.polls > 4096)

@@ -5,7 +5,15 @@
  */
 #include "comm.h"
 
+#include <sched.h>
 #include <string.h>
+
+#define SETTLE_NS 1000000          /* the winner writes its sentence within microseconds, unless it was killed */
+#define GONE_PATIENCE_NS 500000000 /* what a dead rank of another host sent arrives within this, or never */
+#define LEDGER_FIRST_NS 50000      /* a wait this long is worth a look at other ranks' ledgers */
+#define LEDGER_AGAIN_NS 1000000
+
+static uno_err adopt_mark(uno_comm *c);
 
 uno_err comm_cause(uno_comm *c)
 {
@@ -16,15 +24,35 @@ uno_err comm_cause(uno_comm *c)
     return err_set((uno_err)code, "%s", c->fail_text);
 }
 
-/* Leave the first cause where a rank of this host finds it while it waits. */
-static void mark_region(struct net_region *r, uno_err code, int rank, const char *text)
+uno_err comm_adopt(uno_comm *c)
+{
+    if (__builtin_expect(atomic_load_explicit(&c->region->abort_code, memory_order_relaxed) != 0, 0))
+        (void)adopt_mark(c);
+    return comm_cause(c);
+}
+
+/* Leave the first cause where a rank of this host finds it while it waits. false: another one stands there. */
+static bool mark_region(struct net_region *r, uno_err code, int rank, const char *text)
 {
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&r->abort_code, &none, (uint32_t)code))
-        return;
+        return false;
     r->abort_rank = rank;
-    snprintf(r->abort_text, sizeof r->abort_text, "%s", text);
-    atomic_store_explicit(&r->abort_ready, 1, memory_order_release); /* pairs with the acquire in adopt_mark */
+    snprintf(r->abort_text, sizeof r->abort_text, "%.511s", text);
+    atomic_store_explicit(&r->abort_ready, 1, memory_order_release); /* pairs with the acquire in read_mark */
+    return true;
+}
+
+/* What another rank marked. false: nothing, or not completely (it may have died while writing). */
+static bool read_mark(const struct net_region *r, uno_err *code, int *rank, char *text, size_t text_bytes)
+{
+    uint32_t mark = atomic_load_explicit(&r->abort_code, memory_order_relaxed);
+    if (mark == 0 || atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0)
+        return false;
+    *code = mark < 64 ? (uno_err)mark : UNO_ERR_INTERNAL;
+    *rank = r->abort_rank;
+    snprintf(text, text_bytes, "%.*s", (int)sizeof r->abort_text - 1, r->abort_text);
+    return true;
 }
 
 static void wake_region(struct net_region *r)
@@ -40,7 +68,7 @@ static void tell_others(uno_comm *c, uno_err code, int culprit, const char *text
         if (r == c->rank)
             continue;
         if (c->regions[r]) {
-            mark_region(c->regions[r], code, culprit, text);
+            (void)mark_region(c->regions[r], code, culprit, text);
             wake_region(c->regions[r]);
         } else {
             elsewhere = true;
@@ -50,8 +78,25 @@ static void tell_others(uno_comm *c, uno_err code, int culprit, const char *text
         watch_abort(c->job->watch, c->id, code, culprit, text, c->job_rank, c->size);
 }
 
-uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const char *text)
+/* Ranks of a host that fail at the same moment settle on one cause: whoever marks the lowest rank's region first. */
+static void settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t text_bytes)
 {
+    int lowest = 0;
+    while (!c->regions[lowest])
+        lowest++;
+    if (mark_region(c->regions[lowest], *code, *culprit, text))
+        return;
+    uint64_t patience = clock_ns() + SETTLE_NS;
+    while (!read_mark(c->regions[lowest], code, culprit, text, text_bytes) && clock_ns() < patience)
+        sched_yield();
+}
+
+uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const char *said)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", said);
+    if (spread && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK)
+        settle(c, &code, &culprit, text, sizeof text);
     pthread_mutex_lock(&c->fail_lock);
     bool first = atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK;
     if (first) {
@@ -61,7 +106,7 @@ uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const cha
     }
     pthread_mutex_unlock(&c->fail_lock);
     if (first) {
-        mark_region(c->region, code, culprit, text);
+        (void)mark_region(c->region, code, culprit, text);
         if (spread)
             tell_others(c, code, culprit, text);
         wake_region(c->region);
@@ -91,6 +136,7 @@ void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
         g->rank = rank;
         g->finished = finished;
         g->in_order = in_order;
+        g->since_ns = clock_ns();
         snprintf(g->text, sizeof g->text, "%s", text);
         atomic_store_explicit(&c->ngone, n + 1, memory_order_release); /* pairs with the acquire in look_gone */
         atomic_store_explicit(&c->attention, 1, memory_order_release);
@@ -101,28 +147,62 @@ void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
 
 static uno_err adopt_mark(uno_comm *c)
 {
-    struct net_region *r = c->region;
-    uint32_t code = atomic_load_explicit(&r->abort_code, memory_order_acquire);
-    if (code == 0 || atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0)
-        return UNO_OK;
-    char text[sizeof r->abort_text];
-    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1, r->abort_text);
-    return comm_fail(c, code < 64 ? (uno_err)code : UNO_ERR_INTERNAL, r->abort_rank, false, text);
+    char text[ERR_TEXT_BYTES];
+    uno_err code;
+    int rank;
+    return read_mark(c->region, &code, &rank, text, sizeof text) ? comm_fail(c, code, rank, false, text) : UNO_OK;
+}
+
+static void name_of(const uno_comm *c, int rank, char *buf, size_t buf_bytes)
+{
+    const struct watch_member *m = &c->job->members[c->job_rank[rank]];
+    snprintf(buf, buf_bytes, "rank %d (pid %d on %.60s)", rank, m->pid, m->hostname);
+}
+
+/* ---- ranks that are gone ------------------------------------------------------------------------------------------- */
+
+/* Does the running collective need a rank that ended? Its ledger says what it had finished. Of other hosts' ranks only the wait
+ * itself tells: what they sent before they left in order has arrived, what a dead one sent may still be on its way. */
+static bool collective_needs(uno_comm *c, const struct gone_rank *g, uint32_t number, uint64_t now)
+{
+    const char *what;
+    if (!c->current)
+        return false;
+    if (c->regions[g->rank])
+        return (int32_t)(number - g->finished) > 0;
+    return exec_blame(c->run, &what) == g->rank || (!g->in_order && now - g->since_ns > GONE_PATIENCE_NS);
+}
+
+/* What a rank sent before it ended may have come since the last poll: it is missed only if it still is at the next look. */
+static bool missed_twice(uno_comm *c, int rank)
+{
+    bool before = c->suspect == rank && c->suspect_number == c->number;
+    c->suspect = rank;
+    c->suspect_number = c->number;
+    return before;
+}
+
+static bool messages_need(const uno_comm *c, int rank, int ngone)
+{
+    return p2p_needs(c->p2p, rank) || (ngone == c->size - 1 && p2p_needs(c->p2p, UNO_ANY));
 }
 
 static uno_err look_gone(uno_comm *c, uint32_t number)
 {
     int n = atomic_load_explicit(&c->ngone, memory_order_acquire);
-    const char *what = NULL;
+    uint64_t now = clock_ns();
     for (int i = 0; i < n; i++) {
         const struct gone_rank *g = &c->gone[i];
-        bool needed = c->current ? (int32_t)(number - g->finished) > 0 : p2p_blame(c->p2p, &what) == g->rank;
-        if (!needed)
-            continue;
         char text[ERR_TEXT_BYTES];
-        if (c->current)
+        if (!collective_needs(c, g, number, now) && !messages_need(c, g->rank, n))
+            continue;
+        if (!missed_twice(c, g->rank))
+            return UNO_OK;
+        if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)", g->text,
                      coll_name(c->current->req.coll), number, g->finished);
+        else if (collective_needs(c, g, number, now))
+            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, coll_name(c->current->req.coll), number, c->rank);
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, UNO_ERR_PEER_DEAD, g->rank, true, text);
@@ -130,22 +210,180 @@ static uno_err look_gone(uno_comm *c, uint32_t number)
     return UNO_OK;
 }
 
-static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns)
+uno_err fail_explain_unreachable(uno_comm *c)
 {
-    uint64_t now = clock_ns();
+    if (atomic_load_explicit(&c->ngone, memory_order_acquire) == 0)
+        return UNO_ERR_UNREACHABLE;
+    char why[ERR_TEXT_BYTES];
+    snprintf(why, sizeof why, "%s", err_text());
+    return err_set(UNO_ERR_PEER_DEAD, "%s (%.700s)", c->gone[0].text, why);
+}
+
+/* ---- what the ledgers of this host say about the operation that is waited for --------------------------------------- */
+
+static void add_difference(struct text *t, bool rooted, const struct ledger_event *e, const struct ledger_event *other)
+{
+    if (e->count != other->count)
+        text_add(t, " count %llu", (unsigned long long)e->count);
+    if (e->type != other->type)
+        text_add(t, " type %s", type_name((uno_type)e->type));
+    if (e->op != other->op)
+        text_add(t, " op %s", op_name(e->op));
+    if (rooted && e->root != other->root)
+        text_add(t, " root %d", e->root);
+}
+
+/* One sentence from two events of one number with different signatures. */
+static uno_err say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e)
+{
+    if (e->coll >= UNO_COLL_COUNT)
+        return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d's ledger makes no sense", number, peer);
+    if (own->coll != e->coll)
+        return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d calls %s, rank %d calls %s", number, c->rank,
+                       coll_name((uno_coll)own->coll), peer, coll_name((uno_coll)e->coll));
+    struct text mine = {0}, theirs = {0};
+    uno_coll coll = (uno_coll)own->coll;
+    bool rooted = coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+    add_difference(&mine, rooted, own, e);
+    add_difference(&theirs, rooted, e, own);
+    uno_err err;
+    if (mine.s && theirs.s)
+        err = err_set(UNO_ERR_MISMATCH, "%s #%u: rank %d passes%s, rank %d passes%s", coll_name(coll), number, c->rank, mine.s, peer,
+                      theirs.s);
+    else
+        err = err_set(UNO_ERR_MISMATCH, "%s #%u: rank %d and rank %d pass different counts per rank, or their earlier operations differ",
+                      coll_name(coll), number, c->rank, peer);
+    text_free(&mine);
+    text_free(&theirs);
+    return err;
+}
+
+/* Signatures are chained: the operation where they began to differ is the one to speak of. */
+static uno_err mismatch_with(const uno_comm *c, int peer, uint32_t number)
+{
+    const struct ledger_event *ring = net_region_ledger(c->region), *theirs = net_region_ledger(c->regions[peer]);
+    struct ledger_event own, e, first_own, first;
+    uint32_t at = number;
+    bool found = false;
+    for (uint32_t back = 0; back < NET_LEDGER_EVENTS - 1 && at; back++, at--) {
+        if (!ledger_read(ring, at, &own) || !ledger_read(theirs, at, &e) || own.number != at || e.number != at ||
+            own.signature == e.signature)
+            break;
+        first_own = own;
+        first = e;
+        found = true;
+    }
+    return found ? say_mismatch(c, peer, at + 1, &first_own, &first) : UNO_OK;
+}
+
+void fail_explain_mismatch(uno_comm *c)
+{
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank && c->regions[r] && mismatch_with(c, r, c->number) != UNO_OK)
+            return;
+}
+
+/* Its event has our number: the call must be ours. It has said goodbye before it came so far: it never will. */
+static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
+{
+    struct ledger_event e;
+    /* acquire, and before the ledger: whoever said goodbye has written its last event; pairs with the release in finalize */
+    bool goodbye = atomic_load_explicit(&c->regions[peer]->goodbye, memory_order_acquire) != 0;
+    bool there = ledger_read(net_region_ledger(c->regions[peer]), number, &e);
+    if (there && e.number == number && e.signature != c->event->signature) {
+        TRY(mismatch_with(c, peer, number));
+        return UNO_OK;
+    }
+    if (goodbye && (!there || (int32_t)(e.number - number) < 0)) {
+        char name[100];
+        name_of(c, peer, name, sizeof name);
+        return err_set(UNO_ERR_PEER_DEAD, "%s left the communicator before %s #%u, which needs it", name,
+                       coll_name(c->current->req.coll), number);
+    }
+    return UNO_OK;
+}
+
+static uno_err look_ledgers(uno_comm *c, uint32_t number, uint64_t now)
+{
+    if (c->look_number != number) { /* the first look at this operation: it may just be on its way */
+        c->look_number = number;
+        c->look_ns = now + LEDGER_FIRST_NS;
+    }
+    if (now < c->look_ns)
+        return UNO_OK;
+    c->look_ns = now + LEDGER_AGAIN_NS;
+    for (int r = 0; r < c->size; r++) {
+        uno_err err = r == c->rank || !c->regions[r] ? UNO_OK : look_at_peer(c, r, number);
+        if (err == UNO_OK)
+            continue;
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", err_text());
+        return comm_fail(c, err, r, true, text);
+    }
+    return UNO_OK;
+}
+
+/* A rank of this host may finalize while its process goes on: sends and receives will never be answered. */
+static uno_err look_goodbyes(uno_comm *c)
+{
+    for (int r = 0; r < c->size; r++) {
+        if (r == c->rank || !c->regions[r] || !p2p_needs(c->p2p, r) || /* acquire: pairs with the release in finalize */
+            atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) == 0 || !missed_twice(c, r))
+            continue;
+        char name[100], text[ERR_TEXT_BYTES];
+        name_of(c, r, name, sizeof name);
+        snprintf(text, sizeof text, "%s left the communicator; a send or receive of rank %d needs it", name, c->rank);
+        return comm_fail(c, UNO_ERR_PEER_DEAD, r, true, text);
+    }
+    return UNO_OK;
+}
+
+/* ---- deadlines ----------------------------------------------------------------------------------------------------- */
+
+/* A rank of this host that has not made the call is the reason, whoever it is that we wait for because of it; -1. */
+static int not_begun(const uno_comm *c, uint32_t number)
+{
+    for (int r = 0; r < c->size; r++) {
+        struct ledger_event e;
+        if (r != c->rank && c->regions[r] &&
+            (!ledger_read(net_region_ledger(c->regions[r]), number, &e) || (int32_t)(e.number - number) < 0))
+            return r;
+    }
+    return -1;
+}
+
+static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns, uint64_t now)
+{
     if (now < deadline_ns)
         return UNO_OK;
     const char *what = "data from";
-    int rank = exec_blame(c->run, &what);
-    char who[128] = "its own progress";
-    if (rank >= 0) {
-        const struct watch_member *m = &c->job->members[c->job_rank[rank]];
-        snprintf(who, sizeof who, "%s rank %d (pid %d on %.60s)", what, rank, m->pid, m->hostname);
+    int rank = exec_blame(c->run, &what), absent = not_begun(c, number);
+    if (absent >= 0) {
+        rank = absent;
+        what = "the call of";
     }
-    char text[ERR_TEXT_BYTES];
+    char name[100], who[128] = "its own progress", text[ERR_TEXT_BYTES];
+    if (rank >= 0) {
+        name_of(c, rank, name, sizeof name);
+        snprintf(who, sizeof who, "%s %s", what, name);
+    }
     snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
              c->rank, c->cfg.timeout, who);
     return comm_fail(c, UNO_ERR_TIMEOUT, rank, true, text);
+}
+
+static uno_err look_p2p_deadlines(uno_comm *c, uint64_t now)
+{
+    for (const struct op *op = c->p2p_running; op; op = op->next_in_comm) {
+        if (now < op->deadline_ns || p2p_done(op->p2p))
+            continue;
+        char name[100], text[ERR_TEXT_BYTES];
+        name_of(c, op->p2p->peer, name, sizeof name);
+        snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
+                 c->cfg.timeout, op->p2p->send ? "a receive of" : "a message of", name);
+        return comm_fail(c, UNO_ERR_TIMEOUT, op->p2p->peer, true, text);
+    }
+    return UNO_OK;
 }
 
 uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
@@ -157,10 +395,17 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
         TRY(comm_cause(c));
         TRY(look_gone(c, number));
     }
-    if (deadline_ns != UINT64_MAX && c->current)
-        return look_deadline(c, number, deadline_ns);
-    return UNO_OK;
+    uint64_t now = clock_ns();
+    if (c->current) {
+        TRY(look_ledgers(c, number, now));
+        TRY(look_deadline(c, number, deadline_ns, now));
+    }
+    if (p2p_busy(c->p2p))
+        TRY(look_goodbyes(c));
+    return c->p2p_running ? look_p2p_deadlines(c, now) : UNO_OK;
 }
+
+/* ---- calls ------------------------------------------------------------------------------------------------------------ */
 
 uno_err comm_enter(uno_comm *c)
 {
@@ -173,19 +418,23 @@ uno_err comm_enter(uno_comm *c)
         comm_release(c);
         return err_set(UNO_ERR_USAGE, "the communicator was finalized");
     }
-    uno_err err = comm_cause(c);
+    uno_err err = comm_adopt(c);
     if (err != UNO_OK)
         return comm_leave(c, err);
     return UNO_OK;
 }
 
+void comm_keep_error(uno_comm *c)
+{
+    pthread_mutex_lock(&c->fail_lock);
+    snprintf(c->last_error, sizeof c->last_error, "%s", err_text());
+    pthread_mutex_unlock(&c->fail_lock);
+}
+
 uno_err comm_leave(uno_comm *c, uno_err err)
 {
-    if (err != UNO_OK && err != UNO_ERR_IN_PROGRESS) {
-        pthread_mutex_lock(&c->fail_lock);
-        snprintf(c->last_error, sizeof c->last_error, "%s", err_text());
-        pthread_mutex_unlock(&c->fail_lock);
-    }
+    if (err != UNO_OK && err != UNO_ERR_IN_PROGRESS)
+        comm_keep_error(c);
     comm_release(c);
     return err;
 }

@@ -161,6 +161,20 @@ size_t jobs_snapshot(uno_comm **comms, size_t cap)
     return n;
 }
 
+bool job_knows(const uno_comm *comm)
+{
+    bool found = false;
+    pthread_mutex_lock(&list_lock);
+    for (struct job *j = jobs; j && !found; j = j->next) {
+        pthread_mutex_lock(&j->lock);
+        for (const uno_comm *c = j->comms; c && !found; c = c->next_in_job)
+            found = c == comm;
+        pthread_mutex_unlock(&j->lock);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return found;
+}
+
 uno_comm *job_find(struct job *job, uint64_t comm_id)
 {
     uno_comm *found = NULL;

@@ -265,7 +265,7 @@ static void tell_gone(struct job *job, int process, bool in_order, const char *t
 {
     pthread_mutex_lock(&job->lock);
     for (uno_comm *c = job->comms; c; c = c->next_in_job)
-        for (int r = 0; r < c->size; r++)
+        for (int r = 0; r < c->size && atomic_load_explicit(&c->ready, memory_order_acquire); r++) /* pairs with comm_assemble */
             if (job->members[c->job_rank[r]].process == process && r != c->rank)
                 comm_rank_gone(c, r, in_order, text);
     pthread_mutex_unlock(&job->lock);
@@ -329,6 +329,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->magic = COMM_MAGIC;
     c->fork_generation = fork_generation();
     c->rank = rank;
+    c->suspect = -1;
     c->size = size;
     c->cfg = *cfg;
     snprintf(c->name, sizeof c->name, "%s", name ? name : "");
@@ -342,9 +343,10 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->peers = mem_array(n, sizeof *c->peers);
     c->gone = mem_array(n, sizeof *c->gone);
     void *base;
-    if (!c->job_rank || !c->host_of || !c->regions || !c->region_refs || !c->peers || !c->gone ||
-        net_segment_new(net_region_bytes(size), "unisono-region", &c->segment, &base) != UNO_OK) {
-        uno_err err = c->gone ? UNO_ERR_SYSTEM : UNO_ERR_MEMORY;
+    uno_err err = UNO_ERR_MEMORY;
+    if (c->job_rank && c->host_of && c->regions && c->region_refs && c->peers && c->gone)
+        err = net_segment_new(net_region_bytes(size), "unisono-region", &c->segment, &base);
+    if (err != UNO_OK) {
         comm_free(c);
         return err;
     }

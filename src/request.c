@@ -8,9 +8,44 @@
 #include <string.h>
 
 struct uno_request {
-    uno_comm *comm; /* held until the request is released */
+    uno_comm *comm; /* NULL when it was destroyed before the request was waited for */
+    struct uno_request *next, **link; /* comm->requests, under its issue lock */
     struct p2p_request p2p;
 };
+
+static void enlist(struct uno_request *r)
+{
+    uno_comm *c = r->comm;
+    pthread_mutex_lock(&c->issue);
+    r->next = c->requests;
+    r->link = &c->requests;
+    if (r->next)
+        r->next->link = &r->next;
+    c->requests = r;
+    pthread_mutex_unlock(&c->issue);
+}
+
+static void unlist(struct uno_request *r)
+{
+    uno_comm *c = r->comm;
+    pthread_mutex_lock(&c->issue);
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+    pthread_mutex_unlock(&c->issue);
+}
+
+void requests_orphan(uno_comm *c)
+{
+    pthread_mutex_lock(&c->walk);
+    p2p_abandon(c->p2p);
+    pthread_mutex_unlock(&c->walk);
+    pthread_mutex_lock(&c->issue);
+    for (struct uno_request *r = c->requests; r; r = r->next)
+        r->comm = NULL;
+    c->requests = NULL;
+    pthread_mutex_unlock(&c->issue);
+}
 
 uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request)
 {
@@ -27,12 +62,12 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
         free(r);
         return err;
     }
+    enlist(r);
     if (pthread_mutex_trylock(&comm->walk) == 0) { /* start it now, unless somebody is moving things anyway */
         bool moved = false;
         engine_step(comm, &moved);
         pthread_mutex_unlock(&comm->walk);
     }
-    atomic_fetch_add(&comm->active, 1);
     *request = r;
     return UNO_OK;
 }
@@ -55,16 +90,22 @@ static uno_err release(uno_request **request, uno_status *status)
     }
     *request = NULL;
     uno_comm *c = r->comm;
+    if (c)
+        unlist(r);
     free(r);
-    return comm_leave(c, err);
+    return c ? comm_leave(c, err) : err;
 }
 
 static uno_err check_request(const char *call, uno_request **request)
 {
     if (!request || !*request)
         return err_set(UNO_ERR_ARG, "%s: the request is NULL (waited for before?)", call);
-    if ((*request)->comm->fork_generation != fork_generation())
+    uno_comm *c = (*request)->comm;
+    if (!c) /* its communicator is gone; its result stands in the request */
+        return UNO_OK;
+    if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "%s: the request was made before fork()", call);
+    atomic_fetch_add(&c->active, 1); /* destroy waits for us */
     return UNO_OK;
 }
 
@@ -72,6 +113,8 @@ uno_err uno_test(uno_request **request, uno_status *status)
 {
     TRY(check_request("uno_test", request));
     uno_comm *c = (*request)->comm;
+    if (!c)
+        return release(request, status);
     if (!p2p_done(&(*request)->p2p) && pthread_mutex_trylock(&c->walk) == 0) {
         bool moved = false;
         if (c->env.proc)
@@ -80,8 +123,10 @@ uno_err uno_test(uno_request **request, uno_status *status)
         engine_look_now(c);
         pthread_mutex_unlock(&c->walk);
     }
-    if (!p2p_done(&(*request)->p2p))
+    if (!p2p_done(&(*request)->p2p)) {
+        comm_release(c);
         return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished");
+    }
     return release(request, status);
 }
 
@@ -89,14 +134,28 @@ uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *stat
 {
     TRY(check_request("uno_wait", request));
     uno_comm *c = (*request)->comm;
-    if (engine_wait(c, request_done, &(*request)->p2p, clock_after(timeout_s)) != UNO_OK)
+    if (c && engine_wait(c, request_done, &(*request)->p2p, clock_after(timeout_s)) != UNO_OK) {
+        comm_release(c);
         return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished after %.3f s", timeout_s);
+    }
     return release(request, status);
 }
 
 uno_err uno_wait(uno_request **request, uno_status *status)
 {
-    return uno_wait_until(request, -1, status);
+    TRY(check_request("uno_wait", request));
+    uno_comm *c = (*request)->comm;
+    struct p2p_request *p = &(*request)->p2p;
+    if (c && engine_wait(c, request_done, p, clock_after(c->cfg.timeout)) != UNO_OK) {
+        char who[40] = "any rank", text[ERR_TEXT_BYTES];
+        if (p->peer >= 0)
+            snprintf(who, sizeof who, "rank %d", p->peer);
+        snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank, c->cfg.timeout,
+                 p->send ? "a receive of" : "a message of", who, p->tag);
+        (void)comm_fail(c, UNO_ERR_TIMEOUT, p->peer, true, text);
+        (void)engine_wait(c, request_done, p, UINT64_MAX); /* a failed communicator ends its requests at the next look */
+    }
+    return release(request, status);
 }
 
 /* ---- own reductions --------------------------------------------------------------------------------------------------- */

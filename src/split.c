@@ -113,6 +113,19 @@ struct splitting {
     int count, place;
 };
 
+/* Ends that were noticed before the child was ready; later ones reach it as they reach every communicator of the job. */
+static void inherit_gone(struct splitting *s)
+{
+    uno_comm *parent = s->parent;
+    pthread_mutex_lock(&parent->job->lock);
+    int n = atomic_load_explicit(&parent->ngone, memory_order_acquire);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < s->child->size; r++)
+            if (s->members[r].rank == parent->gone[i].rank)
+                comm_rank_gone(s->child, r, parent->gone[i].in_order, parent->gone[i].text);
+    pthread_mutex_unlock(&parent->job->lock);
+}
+
 static uno_err split_steps(struct splitting *s, int color, const uno_config *config)
 {
     uno_comm *parent = s->parent;
@@ -133,6 +146,8 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
         err = map_members(s->child, parent, s->members, s->offers);
         if (err == UNO_OK)
             err = comm_assemble(s->child, &costs);
+        if (err == UNO_OK)
+            inherit_gone(s);
     }
     /* also tells that everyone has mapped what it needs */
     return agree(parent, &s->mine, s->again, err);
@@ -147,7 +162,14 @@ uno_err join_split(uno_comm *parent, int color, int key, const uno_config *confi
     s.votes = mem_array(n, sizeof *s.votes);
     s.offers = mem_array(n, sizeof *s.offers);
     s.again = mem_array(n, sizeof *s.again);
-    uno_err err = s.votes && s.offers && s.again ? gather(parent, &vote, s.votes, sizeof vote) : UNO_ERR_MEMORY;
+    uno_err err = UNO_OK;
+    if (!s.votes || !s.offers || !s.again) { /* no room even to say so in the vote: nobody must wait for it */
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "rank %d cannot split: %.900s", parent->rank, err_text());
+        err = comm_fail(parent, UNO_ERR_MEMORY, parent->rank, true, text);
+    }
+    if (err == UNO_OK)
+        err = gather(parent, &vote, s.votes, sizeof vote);
     if (err == UNO_OK)
         err = split_steps(&s, color, config);
     free(s.votes);

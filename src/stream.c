@@ -119,11 +119,16 @@ void stream_op_done(struct op *op, uno_err err)
 {
     struct uno_stream *s = op->stream;
     pthread_mutex_lock(&s->lock);
-    struct item *i = s->head;
-    if (i && i->kind == ITEM_OP && i->op == op) {
-        s->head = i->next;
-        if (!s->head)
-            s->tail = NULL;
+    /* Usually the head; operations of a failed communicator end wherever they stand. */
+    struct item *before = NULL, *i = s->head;
+    while (i && !(i->kind == ITEM_OP && i->op == op)) {
+        before = i;
+        i = i->next;
+    }
+    if (i) {
+        *(before ? &before->next : &s->head) = i->next;
+        if (s->tail == i)
+            s->tail = before;
         free(i);
     }
     if (err != UNO_OK && s->err == UNO_OK) {

@@ -66,6 +66,8 @@ struct p2p {
     int nopen;
     uint64_t seq;
     size_t unfinished;
+    uno_err broken;          /* see p2p_broken */
+    char broken_text[256];
     uint32_t bulk_bytes;
 };
 
@@ -104,6 +106,10 @@ static void finish(struct p2p *p, struct p2p_request *r, uno_err err)
     r->err = err;
     if (err != UNO_OK)
         snprintf(r->text, sizeof r->text, "%s", err_text());
+    if (err >= UNO_ERR_PEER_DEAD && p->broken == UNO_OK) {
+        p->broken = err;
+        snprintf(p->broken_text, sizeof p->broken_text, "%s", r->text);
+    }
     p->unfinished--;
     atomic_store_explicit(&r->done, 1, memory_order_release); /* pairs with the acquire in p2p_done; r may be gone now */
 }
@@ -579,14 +585,35 @@ void p2p_fail(struct p2p *p, int rank, uno_err err)
     }
 }
 
+uno_err p2p_broken(const struct p2p *p)
+{
+    return p->broken == UNO_OK ? UNO_OK : err_set(p->broken, "%s", p->broken_text);
+}
+
+bool p2p_needs(const struct p2p *p, int rank)
+{
+    for (const struct p2p_request *r = p->posted.first; r; r = r->next)
+        if (r->peer == rank)
+            return true;
+    if (rank < 0)
+        return false;
+    const struct pair *pair = &p->pairs[rank];
+    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first;
+}
+
+void p2p_abandon(struct p2p *p)
+{
+    if (p->unfinished == 0)
+        return;
+    err_set(UNO_ERR_ABORTED, "the communicator was destroyed before the request was finished");
+    p2p_fail(p, -1, UNO_ERR_ABORTED);
+}
+
 void p2p_free(struct p2p *p)
 {
     if (!p)
         return;
-    if (p->unfinished) {
-        err_set(UNO_ERR_ABORTED, "the communicator was destroyed before the request was finished");
-        p2p_fail(p, -1, UNO_ERR_ABORTED);
-    }
+    p2p_abandon(p);
     for (int q = 0; q < p->env->size; q++) {
         struct pair *pair = &p->pairs[q];
         while (pair->unexpected) {

@@ -39,6 +39,7 @@ static inline bool p2p_done(const struct p2p_request *r)
 }
 
 uno_err p2p_new(struct exec_env *env, struct p2p **p2p);
+void p2p_abandon(struct p2p *p2p);       /* unfinished requests fail with UNO_ERR_ABORTED */
 void p2p_free(struct p2p *p2p);          /* unfinished requests fail with UNO_ERR_ABORTED */
 /* Take up a request; it is finished later by p2p_poll (or at once). Owned by the caller, must live until done. */
 void p2p_issue(struct p2p *p2p, struct p2p_request *request);
@@ -47,6 +48,10 @@ void p2p_poll(struct p2p *p2p, bool *moved);
 bool p2p_busy(const struct p2p *p2p);    /* any unfinished request */
 /* Requests that need `rank` (or, with rank < 0, all of them) fail with this error; the thread's sentence is kept in them. */
 void p2p_fail(struct p2p *p2p, int rank, uno_err err);
+/* Does an unfinished request need this rank? UNO_ANY: is a receive from any rank posted? */
+bool p2p_needs(const struct p2p *p2p, int rank);
+/* The first error of a request that leaves its partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails. */
+uno_err p2p_broken(const struct p2p *p2p);
 /* A rank that an unfinished request waits for, or -1. */
 int p2p_blame(const struct p2p *p2p, const char **what);
 
