@@ -247,6 +247,21 @@ static void member_ended(struct server *s, struct conn *c)
                m->host, m->pid);
 }
 
+/* Remove the shared file unless a later job has put its own there. Nobody needs it once all have joined. */
+static void remove_file(struct server *s)
+{
+    uno_id in_file;
+    FILE *f = s->unlink_path ? fopen(s->unlink_path, "re") : NULL;
+    if (!f)
+        return;
+    size_t n = fread(in_file.bytes, 1, sizeof in_file.bytes, f);
+    fclose(f);
+    if (n == sizeof in_file.bytes && memcmp(in_file.bytes, &s->id, n) == 0)
+        unlink(s->unlink_path);
+    free(s->unlink_path);
+    s->unlink_path = NULL;
+}
+
 /* ---- joining -------------------------------------------------------------------------------------------------- */
 
 static uno_err first_member(struct server *s, const struct boot_who *who)
@@ -300,7 +315,8 @@ static void conn_join(struct server *s, struct conn *c)
     m->conn = c;
     m->pid = who->pid;
     memcpy(m->host, who->host, sizeof m->host);
-    s->joined++;
+    if (++s->joined == s->size)
+        remove_file(s);
     s->half_open--;
     c->state = MEMBER;
     c->rank = who->rank;
@@ -378,18 +394,26 @@ static char *round_place(struct server *s, struct conn *c)
     return k->all + bytes * (uint64_t)c->rank;
 }
 
+/* A rank that has said goodbye will not contribute to a round that others have begun. */
+static void check_leavers(struct server *s)
+{
+    const struct collect *k = &s->rounds[s->done & 1];
+    if (!k->all || k->number != s->done || k->have == 0)
+        return;
+    for (int r = 0; r < s->size; r++)
+        if (s->members[r].left && s->members[r].rounds <= s->done)
+            job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) left the joining while others still need it", r,
+                       s->members[r].host, s->members[r].pid);
+}
+
 static void contribution_complete(struct server *s, struct conn *c)
 {
     struct collect *k = &s->rounds[c->head.round & 1];
     s->members[c->rank].rounds++;
-    if (++k->have == s->size) {
+    if (++k->have == s->size)
         round_complete(s, k);
-        return;
-    }
-    for (int r = 0; r < s->size; r++)
-        if (s->members[r].left && s->members[r].rounds <= k->number)
-            job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) left the joining that rank %d still needs it for", r,
-                       s->members[r].host, s->members[r].pid, c->rank);
+    else
+        check_leavers(s);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
@@ -408,6 +432,7 @@ static bool head_complete(struct server *s, struct conn *c)
     } else if (c->state == MEMBER && h->type == BOOT_BYE && h->bytes == 0) {
         mark_left(s, c);
         conn_kill(s, c);
+        check_leavers(s);
     } else {
         if (c->state == MEMBER)
             member_ended(s, c);
@@ -607,19 +632,6 @@ static bool finished(const struct server *s)
     if (s->size && s->left == s->size && !anyone(s))
         return true;
     return clock_ns() >= s->end_ns && !anyone(s);
-}
-
-/* Remove the shared file unless a later job has put its own there. */
-static void remove_file(const struct server *s)
-{
-    uno_id in_file;
-    FILE *f = s->unlink_path ? fopen(s->unlink_path, "re") : NULL;
-    if (!f)
-        return;
-    size_t n = fread(in_file.bytes, 1, sizeof in_file.bytes, f);
-    fclose(f);
-    if (n == sizeof in_file.bytes && memcmp(in_file.bytes, &s->id, n) == 0)
-        unlink(s->unlink_path);
 }
 
 static void server_free(struct server *s)

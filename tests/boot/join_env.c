@@ -9,6 +9,18 @@
 
 #include "boot/boot_internal.h"
 
+/* PMIx leaks a little; its leaks are not ours. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libpmix";
+}
+const char *__lsan_default_options(void);
+const char *__lsan_default_options(void)
+{
+    return "print_suppressions=0";
+}
+
 static uno_err join_once(const struct config *cfg, struct boot_place *place)
 {
     struct boot *boot;

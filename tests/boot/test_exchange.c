@@ -193,7 +193,7 @@ static void a_rank_that_dies_is_named(void **state)
     snprintf(pid, sizeof pid, "pid %d", (int)p.results[2].pid);
     expect(&p, &s, UNO_ERR_PEER_DEAD, (const char *[]){"rank 2", pid, NULL}, 2);
     for (int i = 0; i < 5; i++)
-        assert_true(p.results[i].seconds < 1.0);
+        assert_true(p.results[i].seconds < 5.0); /* the deadline is 10 */
     processes_free(&p);
 }
 
@@ -239,13 +239,13 @@ static void a_wrong_secret_is_refused_at_once(void **state)
     struct scenario s = scenario_of(2);
     s.what = CHANGES_SECRET;
     s.odd = 1;
-    s.deadline_s = 2;
+    s.deadline_s = 4;
     struct processes p = processes_start(s.n, member, &s);
     processes_wait(&p);
     assert_int_equal(p.results[1].err, UNO_ERR_AUTH);
     assert_non_null(strstr(p.results[1].text, "127.0.0.1:"));
     assert_non_null(strstr(p.results[1].text, "secret"));
-    assert_true(p.results[1].seconds < 1.5);
+    assert_true(p.results[1].seconds < 3.5);
     assert_int_equal(p.results[0].err, UNO_ERR_TIMEOUT); /* for it, rank 1 never came */
     assert_non_null(strstr(p.results[0].text, "1 of 2 ranks"));
     processes_free(&p);
@@ -278,7 +278,7 @@ static void nobody_serves(void **state)
     boot_id_write(&in, &other);
     uint64_t start = clock_ns();
     assert_int_equal(boot_open(&other, 1, 2, &cfg, clock_after(0.3), &b), UNO_ERR_TIMEOUT);
-    assert_in_range(clock_ns() - start, 290000000u, 1000000000u);
+    assert_in_range(clock_ns() - start, 290000000u, 3000000000u);
     assert_non_null(strstr(err_text(), "rank 0 was not reached"));
     assert_non_null(strstr(err_text(), "refused"));
 }

@@ -299,9 +299,10 @@ static int free_port(void)
 
 static bool nothing_left(const struct run *run)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/meet", run->dir);
-    return access(path, F_OK) != 0;
+    char first[128], second[128];
+    snprintf(first, sizeof first, "%s/meet", run->dir);
+    snprintf(second, sizeof second, "%s/meet.2", run->dir);
+    return access(first, F_OK) != 0 && access(second, F_OK) != 0;
 }
 
 static bool have_ipv6(void)
@@ -338,7 +339,7 @@ static void run_row(const struct row *row)
         close(run.fd);
     for (int r = 0; r < row->n; r++)
         check(&run, r);
-    if (row->err == UNO_OK && !row->prepare && !nothing_left(&run))
+    if (row->err == UNO_OK && !nothing_left(&run))
         fail_msg("%s: the file is still there", row->name);
     snprintf(command, sizeof command, "rm -rf %s", run.dir);
     assert_int_equal(system(command), 0);
@@ -391,8 +392,8 @@ static void real_launchers(void **state)
             if (sscanf(line, "joined %d %d %*d %63[^\n]", &rank, &size, source) != 3)
                 fail_msg("%s says: %s", launchers[i].command, line);
             assert_int_equal(size, ranks);
-            bool expected = strcmp(source, launchers[i].source) == 0 || (strcmp(source, "Open MPI") == 0 && strcmp(launchers[i].source, "PMIx") == 0);
-            if (!expected)
+            bool without_pmix = strcmp(source, "Open MPI") == 0; /* the feature is off, or the library is not installed */
+            if (strcmp(source, launchers[i].source) != 0 && !without_pmix)
                 fail_msg("%s: joined through %s", launchers[i].command, source);
             seen |= 1 << rank;
         }
