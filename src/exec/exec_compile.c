@@ -30,7 +30,8 @@ static uno_err make_ends(struct compiling *c)
     p->sends = mem_array(p->nsends + 1, sizeof *p->sends);
     p->recvs = mem_array(p->nrecvs + 1, sizeof *p->recvs);
     p->recv_list = mem_array((size_t)c->prog.nrecv_list + 1, sizeof *p->recv_list);
-    if (!p->sends || !p->recvs || !p->recv_list)
+    p->recv_index = mem_array((size_t)c->prog.nrecv_list + 1, sizeof *p->recv_index);
+    if (!p->sends || !p->recvs || !p->recv_list || !p->recv_index)
         return UNO_ERR_MEMORY;
     for (uint32_t i = 0; i < p->nsends; i++) {
         const struct plan_conn *conn = &c->prog.sends[i];
@@ -41,7 +42,7 @@ static uno_err make_ends(struct compiling *c)
         TRY(net_end_get(c->env->net, false, real_rank(c, conn->peer), conn->channel, conn->group, &p->recvs[i]));
     }
     for (int i = 0; i < c->prog.nrecv_list; i++)
-        p->recv_list[i] = p->recvs[c->prog.recv_list[i]];
+        p->recv_list[i] = p->recvs[p->recv_index[i] = c->prog.recv_list[i]];
     return UNO_OK;
 }
 
@@ -69,6 +70,7 @@ static void fill_fire(struct compiling *c, const struct plan_step *s, int i, str
     f->dst_off = offset_of(c, s->dst_buf, s->dst + i);
     f->send = s->send >= 0 ? c->p->sends[s->send] : NULL;
     f->recv = &c->p->recv_list[s->recv];
+    f->recv_index = s->nrecv ? (uint32_t)c->p->recv_index[s->recv] : 0;
     f->nrecv = s->nrecv;
     f->self = s->self;
     if (i == 0) {
@@ -142,7 +144,10 @@ static uno_err compile_tiled(struct compiling *c, const struct request *req, con
     p->copies_only = choice->plan->copies_only;
     TRY(make_ends(c));
     TRY(make_fires(c));
-    return make_deps(c);
+    TRY(make_deps(c));
+    TRY(compile_offers(p));
+    p->stream = MAX(p->in_extent, p->out_extent) >= reduce_stream_bytes();
+    return UNO_OK;
 }
 
 uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, const struct request *req,
@@ -192,6 +197,9 @@ void exec_program_free(struct exec_program *p)
     free(p->sends);
     free(p->recvs);
     free(p->recv_list);
+    free(p->recv_index);
+    free(p->incoming);
+    free(p->incoming_fires);
     free(p);
 }
 
@@ -202,5 +210,5 @@ bool exec_program_small(const struct exec_program *p)
 
 size_t exec_op_bytes(const struct exec_program *p)
 {
-    return sizeof(struct exec_op) + p->nlanes * sizeof(struct exec_lane_state);
+    return sizeof(struct exec_op) + (p->nlanes + 1) * sizeof(struct exec_lane_state) + p->nrecvs * sizeof(struct exec_ahead);
 }

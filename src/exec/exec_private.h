@@ -21,10 +21,15 @@ struct exec_fire {
     struct net_end **recv;    /* in operand order */
     int32_t nrecv, self;
     uint32_t dep, ndep;       /* slice of program.deps */
+    uint32_t recv_index;      /* of the first receive, in program.recvs */
+    bool offerable;           /* a plain receive into a range that nothing else here touches: its place may be offered */
 };
 
 struct exec_dep { uint32_t lane, fire; }; /* that firing has happened in the same tile */
 struct exec_lane { uint32_t first, nfires, tiles; };
+/* The firings that receive from one end, in order, so that offers can be made before their messages come. */
+struct exec_incoming { uint32_t first, nfires, tiles; };
+struct exec_ahead { uint32_t tile, at, number; };  /* run time: the next message to look at */
 
 struct exec_program {
     /* both targets */
@@ -42,10 +47,15 @@ struct exec_program {
     uint32_t scratch_tiles;
     size_t scratch_tile_bytes;
     uint32_t nlanes, nfires, ndeps, nsends, nrecvs;
+    int *recv_index;          /* parallel to recv_list: index in recvs */
     struct exec_lane *lanes;
     struct exec_fire *fires;
     struct exec_dep *deps;
     struct net_end **sends, **recvs, **recv_list;
+    struct exec_incoming *incoming; /* by receiving end */
+    uint32_t *incoming_fires;
+    bool offers, touches_in;
+    uint64_t in_extent, out_extent; /* bytes */
     bool copies_only;         /* the plan is right only when slots carry copies */
     bool stream;              /* outputs are far larger than the caches: non-temporal stores pay */
     bool clear_aux;           /* all-to-all-v: the first message of a pair carries its byte count in clear */
@@ -66,6 +76,17 @@ static inline struct reduce_scale scale_for(const struct exec_op *op, unsigned f
         s.divide_by = (uint32_t)op->env->size;
     return s;
 }
+
+/* Cursors of the receiving ends lie behind the lanes. */
+static inline struct exec_ahead *op_ahead(struct exec_op *op)
+{
+    return (struct exec_ahead *)&op->lane[op->program->nlanes + 1];
+}
+
+uno_err compile_offers(struct exec_program *p);
+/* Offer the places of the next messages of receiving end i. */
+void offer_ahead(struct exec_op *op, uint32_t i);
+void offers_begin(struct exec_op *op);
 
 uno_err small_start(struct exec_op *op);
 uno_err small_poll(struct exec_op *op, bool *moved);

@@ -99,6 +99,8 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
             return false;
         if (info->reads_src && i == f->self)
             operands[n++] = v->src;
+        if (op->offering && net_offer_used(f->recv[i], h))
+            return true; /* a plain receive, and its data is in place */
         if (!(operands[n++] = net_recv_payload(f->recv[i])))
             return false;
     }
@@ -109,7 +111,13 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
 
     char *out = info->writes_dst ? v->dst : NULL;
     char *slot = NULL;
-    if (head) {
+    bool placed = false;
+    if (head && info->reduces)
+        placed = (slot = net_take_offer(f->send, v->bytes)) != NULL;
+    if (placed) {
+        head->bytes = v->bytes;
+        head->kind = NET_SLOT_PLACED;
+    } else if (head) {
         /* Lend what stays where it is: the source of a plain send, or the destination of a fused one. Never scratch. */
         const char *stays = out ? out : !info->receives ? v->src : NULL;
         bool raw_changes = !out && (op->scalar || p->op == UNO_AVG) && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES));
@@ -122,19 +130,21 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
     }
     if (v->bytes == 0 || (!out && !slot))
         return true;
+    /* What a neighbour reads next should stay in the caches. */
+    bool stream = p->stream && (!head || slot);
+    unsigned flags = (stream && out ? REDUCE_STREAM_DST : 0) | (p->stream && placed ? out ? REDUCE_STREAM_DST2 : REDUCE_STREAM_DST : 0);
     if (n > 1 || (p->reduce && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES)) && (op->scalar || p->op == UNO_AVG))) {
         struct reduce_scale scale = scale_for(op, f->flags, own_operand(f, n));
         if (n == 1)
             reduce_scale_copy(p->type, p->op, out ? out : slot, operands[0], v->count, &scale);
         else
-            p->reduce(out ? out : slot, out ? slot : NULL, operands, n, v->count, &scale,
-                      out && p->stream ? REDUCE_STREAM_DST : 0);
+            p->reduce(out ? out : slot, out ? slot : NULL, operands, n, v->count, &scale, flags);
         if (n == 1 && out && slot)
             copy_bytes(slot, out, v->bytes, false);
         return true;
     }
     if (out && out != operands[0])
-        copy_bytes(out, operands[0], v->bytes, p->stream);
+        copy_bytes(out, operands[0], v->bytes, stream);
     if (slot)
         copy_bytes(slot, out ? out : operands[0], v->bytes, false);
     return true;
@@ -180,14 +190,19 @@ static enum fired try_fire(struct exec_op *op, const struct exec_fire *f, uint32
         return FIRED;
     struct tile_view v = view_of(op, f, tile);
     struct net_slot *head = f->send ? net_send_head(f->send) : NULL;
-    if (!produce(op, f, &v, head) || !loans_still_valid(op, f))
+    if (!produce(op, f, &v, head) || !loans_still_valid(op, f)) {
+        if (f->send)
+            net_drop_claim(f->send);
         return FAILED;
+    }
     if (f->send) {
         head->aux = op->program->clear_aux && tile == 0 ? f->bytes : 0;
         net_post(f->send, op->signature);
     }
     for (int i = 0; i < f->nrecv; i++)
         net_release(f->recv[i]);
+    if (op->offering && f->nrecv == 1)
+        offer_ahead(op, f->recv_index);
     return FIRED;
 }
 
@@ -250,6 +265,7 @@ uno_err exec_start(struct exec_op *op)
         TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes));
     for (uint32_t i = 0; i < p->nrecvs; i++)
         TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes));
+    offers_begin(op);
     return UNO_OK;
 }
 
@@ -287,6 +303,8 @@ void exec_cancel(struct exec_op *op)
     const struct exec_program *p = op->program;
     for (uint32_t i = 0; i < p->nsends; i++)
         net_withdraw_loans(p->sends[i]);
+    for (uint32_t i = 0; i < p->nrecvs; i++)
+        net_detach_offers(p->recvs[i]);
 }
 
 int exec_blame(const struct exec_op *op, const char **what)

@@ -44,7 +44,7 @@ uno_err net_mem_alloc(void **ptr, size_t bytes);
 uno_err net_mem_free(void *ptr);
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */
-enum net_slot_kind { NET_SLOT_BYTES = 0, NET_SLOT_LENT = 1 };
+enum net_slot_kind { NET_SLOT_BYTES = 0, NET_SLOT_LENT = 1, NET_SLOT_PLACED = 2 /* already where the receiver offered */ };
 struct net_slot {                /* one line; the writer's. Everything before `flag` is written first */
     _Alignas(CACHE_LINE) _Atomic uint64_t flag; /* number | signature << 32; release store, pairs with the acquire in net_arrived */
     uint64_t bytes;              /* payload of this message */
@@ -55,6 +55,13 @@ struct net_slot {                /* one line; the writer's. Everything before `f
     uint64_t lent_segment;       /* index + 1 in the lender's segment table (control region); 0 = same process */
 };
 static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return number | (uint64_t)signature << 32; }
+
+/* An offer: the receiver lets the sender of message `number` write it straight to its place. One line with the credit.
+ * key = number << 8 | state: the receiver stores OFFERED with release after the other fields; the sender claims it by
+ * compare-and-swap before it writes there; the receiver takes it back likewise. */
+enum net_offer_state { NET_OFFER_NONE = 0, NET_OFFER_OPEN = 1, NET_OFFER_CLAIMED = 2 };
+#define NET_OFFERS 2
+struct net_offer { _Atomic uint64_t key; uint64_t offset; uint32_t segment, bytes; };
 
 enum net_carrier { NET_SELF = 0, NET_SHM, NET_THREAD, NET_TCP, NET_CARRIER_COUNT };
 extern const char *const net_carrier_names[];
@@ -91,6 +98,9 @@ struct net_end {
     uint32_t last_lent;
     /* TCP */
     struct tcp_end *tcp;
+    struct net_offer *offers;    /* NET_OFFERS of them, in the receiver's region; NULL for groups and TCP */
+    uint32_t offered_bytes[NET_OFFERS]; /* receiving: what this rank offered; 0 = nothing. Its own memory, so believed */
+    char *offered_at[NET_OFFERS];
     /* counted, for reports */
     uint64_t messages, bytes, lent_bytes;
 };
@@ -181,7 +191,11 @@ struct net_line {                /* a line of the small target's ring: payload, 
 };
 struct net_entry { struct net_line line[NET_ENTRY_LINES]; };
 
-struct net_counter { _Alignas(CACHE_LINE) _Atomic uint32_t value; };
+struct net_counter {
+    _Alignas(CACHE_LINE) _Atomic uint32_t value;
+    struct net_offer offer[NET_OFFERS]; /* of message number n: n % NET_OFFERS */
+};
+_Static_assert(sizeof(struct net_counter) == CACHE_LINE, "credit and offers travel in one line");
 
 struct net_place {               /* where an end's slots are now; writer's, one per (destination | group, channel) */
     _Alignas(CACHE_LINE) _Atomic uint32_t shape_no; /* release store, last; pairs with the acquire of the reader */
@@ -258,6 +272,19 @@ static inline bool net_loan_withdrawn(const struct net_slot *h)
     return atomic_load_explicit(&h->withdrawn, memory_order_acquire) != 0;
 }
 uint64_t net_comm_slot_bytes(const struct net_comm *comm);
+/* Receiver: let message `number` (one of the next NET_OFFERS) be written to [ptr, ptr + bytes), whole pages of memory that the
+ * sender can map and that nobody else touches until that message is released. false = not possible, nothing happened. */
+bool net_offer(struct net_end *e, uint32_t number, char *ptr, uint64_t bytes);
+/* Sender: where to write the next message of `bytes`, if the receiver offers that; NULL = use the slot. After it, the message
+ * must be posted with kind NET_SLOT_PLACED. */
+char *net_take_offer(struct net_end *e, uint64_t bytes);
+/* Sender: an offer was taken and the message will not be posted after all. */
+void net_drop_claim(struct net_end *e);
+/* Receiver, when the next message has arrived: true if it lies where it was offered. Ends the offer. */
+bool net_offer_used(struct net_end *e, const struct net_slot *head);
+/* Error return: nothing is written to offered memory after this. Offers that a sender may be using are detached: a private copy
+ * takes the place of the shared pages. Never waits for another process. */
+void net_detach_offers(struct net_end *e);
 /* Sleeping on one's own region. begin announces it and orders it against every other process of the host; after begin the
  * caller looks once more at what it waits for, then dozes (at most timeout_ns), then ends. One sleeper a region. */
 uint32_t net_doze_begin(struct net_region *own);

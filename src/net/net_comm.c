@@ -118,6 +118,7 @@ static uno_err attach_memory(struct net_comm *c, struct net_end *e)
     if (!e->sending) {
         e->released[0] = region_counter(c->opt.region, e->peer, e->channel, e->group);
         e->readers[0] = c->peers[e->peer].region;
+        e->offers = e->group ? NULL : region_offers(c->opt.region, e->peer, e->channel);
         return UNO_OK;
     }
     for (int i = 0; i < e->nreaders; i++) {
@@ -125,6 +126,8 @@ static uno_err attach_memory(struct net_comm *c, struct net_end *e)
         e->released[i] = region_counter(r, c->opt.rank, e->channel, e->group);
         e->readers[i] = r;
     }
+    if (!e->group)
+        e->offers = region_offers(c->peers[e->peer].region, c->opt.rank, e->channel);
     return UNO_OK;
 }
 
@@ -166,79 +169,4 @@ void net_comm_count(const struct net_comm *c, struct net_counts *counts)
             counts->bytes[c->ends[i]->carrier] += c->ends[i]->bytes;
             counts->lent_bytes += c->ends[i]->lent_bytes;
         }
-}
-
-/* ---- lending --------------------------------------------------------------------------------------------- */
-
-static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
-{
-    for (size_t i = 0; i < c->nlent; i++)
-        if (c->lent[i].ref.token[0] == ref->token[0] && c->lent[i].ref.token[1] == ref->token[1]) {
-            *index = c->lent[i].index;
-            return true;
-        }
-    if (mem_grow(&c->lent, &c->cap_lent, c->nlent + 1, sizeof *c->lent) != UNO_OK || region_publish(c, ref, index) != UNO_OK)
-        return false;
-    c->lent[c->nlent++] = (struct lent_segment){*ref, *index};
-    return true;
-}
-
-bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes)
-{
-    struct net_comm *c = e->comm;
-    if (!c->opt.lend || bytes < NET_LEND_MIN_BYTES || e->carrier == NET_TCP)
-        return false;
-    if (e->carrier == NET_THREAD) {
-        head->lent_segment = 0;
-        head->lent_address = (uint64_t)(uintptr_t)ptr;
-    } else {
-        struct net_segment_ref ref;
-        uint32_t index;
-        if (!net_segment_find(ptr, bytes, &ref, &head->lent_address) || !lent_index(c, &ref, &index))
-            return false;
-        head->lent_segment = index + 1;
-    }
-    head->kind = NET_SLOT_LENT;
-    atomic_store_explicit(&head->withdrawn, 0, memory_order_relaxed); /* published by the flag */
-    e->last_lent = e->next;
-    e->any_lent = true;
-    e->lent_bytes += bytes;
-    return true;
-}
-
-const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes)
-{
-    uint64_t segment = head->lent_segment, address = head->lent_address, segment_bytes;
-    e->lent_bytes += bytes;
-    if (segment == 0 && e->carrier == NET_THREAD)
-        return (const void *)(uintptr_t)address;
-    char *base;
-    if (segment == 0 || segment > NET_MAX_SEGMENTS ||
-        peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes) != UNO_OK)
-        return NULL;
-    if (address > segment_bytes || bytes > segment_bytes - address) {
-        err_set(UNO_ERR_INTERNAL, "rank %d lends memory outside its segment", e->peer);
-        return NULL;
-    }
-    return base + address;
-}
-
-bool net_loans_out(struct net_end *e)
-{
-    if (!e->any_lent)
-        return false;
-    (void)net_end_freed(e);
-    if ((int32_t)(e->freed - e->last_lent) >= 0)
-        e->any_lent = false;
-    return e->any_lent;
-}
-
-void net_withdraw_loans(struct net_end *e)
-{
-    if (!e->any_lent)
-        return;
-    for (int i = 0; i < e->k; i++)
-        if (e->heads[i].kind == NET_SLOT_LENT) /* release: what follows in our memory comes after; pairs with net_loan_withdrawn */
-            atomic_store_explicit(&e->heads[i].withdrawn, 1, memory_order_release);
-    e->any_lent = false;
 }

@@ -46,6 +46,11 @@ static inline _Atomic uint32_t *region_counter(struct net_region *r, int source,
     struct net_counter *c = (struct net_counter *)((char *)r + r->offset_released);
     return &c[(size_t)source * REGION_COUNTERS_PER_RANK + (size_t)(group ? NET_PAIR_ENDS : channel)].value;
 }
+static inline struct net_offer *region_offers(struct net_region *r, int source, int channel)
+{
+    struct net_counter *c = (struct net_counter *)((char *)r + r->offset_released);
+    return c[(size_t)source * REGION_COUNTERS_PER_RANK + (size_t)channel].offer;
+}
 static inline struct net_place *region_place(struct net_region *r, int dest, int channel, bool group)
 {
     struct net_place *p = (struct net_place *)((char *)r + r->offset_places);
@@ -56,6 +61,8 @@ static inline struct net_segment_ref *region_segments(struct net_region *r)
     return (struct net_segment_ref *)((char *)r + r->offset_segments);
 }
 
+/* The allocation of uno_mem_alloc that holds ptr is not lent or offered again. */
+void net_segment_retire(const void *ptr);
 /* Carve `bytes` of slot memory (64-byte aligned, not zeroed). */
 uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset);
 void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offset, size_t bytes);

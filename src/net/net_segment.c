@@ -4,7 +4,7 @@
  * /proc/<pid>/fd/<fd>. Nothing has a name in a file system, so nothing is left behind, whatever ends the process.
  * Called by net_region, net_comm (slots) and by uno_mem_alloc.
  */
-#include "net.h"
+#include "net_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,7 @@ struct net_segment {
     char *base;
     struct net_segment_ref ref;
     bool lendable; /* made by uno_mem_alloc: users' addresses may lie in it */
+    bool retired;  /* part of it was detached after a failure: never lent or offered again */
     int users;     /* the owner, and other ranks of this process that mapped it */
 };
 
@@ -236,13 +237,23 @@ bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref
     const char *p = ptr;
     pthread_mutex_lock(&lock);
     for (struct net_segment *s = own; s && !found; s = s->next)
-        if (s->lendable && p >= s->base && bytes <= s->ref.bytes && (size_t)(p - s->base) <= s->ref.bytes - bytes) {
+        if (s->lendable && !s->retired && p >= s->base && bytes <= s->ref.bytes && (size_t)(p - s->base) <= s->ref.bytes - bytes) {
             *ref = s->ref;
             *offset = (uint64_t)(p - s->base);
             found = true;
         }
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+void net_segment_retire(const void *ptr)
+{
+    const char *p = ptr;
+    pthread_mutex_lock(&lock);
+    for (struct net_segment *s = own; s; s = s->next)
+        if (s->lendable && p >= s->base && p < s->base + s->ref.bytes)
+            s->retired = true;
+    pthread_mutex_unlock(&lock);
 }
 
 uno_err net_mem_alloc(void **ptr, size_t bytes)
