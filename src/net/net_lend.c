@@ -50,6 +50,10 @@ bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uin
 const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes)
 {
     uint64_t segment = head->lent_segment, address = head->lent_address, segment_bytes;
+    if (head->kind != NET_SLOT_LENT) {
+        err_set(UNO_ERR_INTERNAL, "rank %d says that it wrote to a place that was not offered", e->peer);
+        return NULL;
+    }
     e->lent_bytes += bytes;
     if (segment == 0 && e->carrier == NET_THREAD)
         return (const void *)(uintptr_t)address;
