@@ -31,7 +31,7 @@
 #endif
 #define EACH(i, n) VECTOR_LOOP for (size_t i = 0; i < (n); i++)
 
-#define BLOCK 512 /* elements accumulated at a time: stays in the first-level cache with room for the operands */
+#define BLOCK_BYTES 4096 /* partial results at a time: they stay in the first-level cache with room for the operands */
 
 /* ---- numbers ------------------------------------------------------------------------------------------------- */
 
@@ -127,16 +127,18 @@ static void widen_f16_n(float *out, const void *in, size_t n)
     for (; i < n; i++)
         out[i] = widen_f16(a[i]);
 }
+static inline void store_f16(uint16_t *r, __m256 x)
+{
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    x = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    _mm_storeu_si128((__m128i *)r, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
 static void narrow_f16_n(void *out, const float *in, size_t n)
 {
     uint16_t *r = out;
     size_t i = 0;
-    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
-    for (; i + 8 <= n; i += 8) {
-        __m256 x = _mm256_loadu_ps(in + i);
-        x = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-        _mm_storeu_si128((__m128i *)(r + i), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-    }
+    for (; i + 8 <= n; i += 8)
+        store_f16(r + i, _mm256_loadu_ps(in + i));
     for (; i < n; i++)
         r[i] = narrow_f16(in[i]);
 }
@@ -247,38 +249,58 @@ static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->s
 /* combine(a, b): one step. finish(x): what is stored. SCALES: premulsum and avg are offered, by mul(x, scalar) and
  * divide(x, n). The block keeps partial results of all operands, so that every operand is read once and dst written once. */
 #define DIRECT_KERNEL(name, T, combine, finish, SCALES, mul, divide)                                                    \
+    static void name##_scaled(T *r, const void *const *operands, int n, size_t from, size_t len,                        \
+                              const struct reduce_scale *scale)                                                         \
+    {                                                                                                                   \
+        T acc[BLOCK_BYTES / sizeof(T)], scalar;                                                                         \
+        memcpy(&scalar, scale->scalar, sizeof scalar);                                                                  \
+        for (int k = 0; k < n; k++) {                                                                                   \
+            const T *b = (const T *)operands[k] + from;                                                                 \
+            if (k == 0 && scale->scaled_operand == 0)                                                                   \
+                EACH(i, len) acc[i] = mul(b[i], scalar);                                                                \
+            else if (k == 0)                                                                                            \
+                memcpy(acc, b, len * sizeof(T));                                                                        \
+            else if (k == scale->scaled_operand)                                                                        \
+                EACH(i, len) acc[i] = combine(acc[i], mul(b[i], scalar));                                               \
+            else                                                                                                        \
+                EACH(i, len) acc[i] = combine(acc[i], b[i]);                                                            \
+        }                                                                                                               \
+        if (scale->divide_by > 1)                                                                                       \
+            EACH(i, len) acc[i] = divide(acc[i], scale->divide_by);                                                     \
+        EACH(i, len) r[i] = finish(acc[i]);                                                                             \
+    }                                                                                                                   \
+    static void name##_many(T *r, const void *const *operands, int n, size_t from, size_t len)                          \
+    {                                                                                                                   \
+        T acc[BLOCK_BYTES / sizeof(T)];                                                                                 \
+        const T *a = (const T *)operands[0] + from, *b = (const T *)operands[1] + from;                                 \
+        const T *last = (const T *)operands[n - 1] + from;                                                              \
+        EACH(i, len) acc[i] = combine(a[i], b[i]);                                                                      \
+        for (int k = 2; k < n - 1; k++) {                                                                               \
+            b = (const T *)operands[k] + from;                                                                          \
+            EACH(i, len) acc[i] = combine(acc[i], b[i]);                                                                \
+        }                                                                                                               \
+        EACH(i, len) r[i] = finish(combine(acc[i], last[i]));                                                           \
+    }                                                                                                                   \
     static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
                             const struct reduce_scale *scale)                                                           \
     {                                                                                                                   \
-        T *r = out, acc[BLOCK], scalar;                                                                                 \
-        const T *a = (const T *)operands[0] + from;                                                                     \
+        T *r = out;                                                                                                     \
+        const T *a = (const T *)operands[0] + from, *b = (const T *)operands[n > 1] + from;                             \
         bool scales = (SCALES) && wants_scale(scale);                                                                   \
         if (n == 2 && !scales) {                                                                                        \
-            const T *b = (const T *)operands[1] + from;                                                                 \
             EACH(i, count) r[i] = finish(combine(a[i], b[i]));                                                          \
             return;                                                                                                     \
         }                                                                                                               \
-        int scaled = scales ? scale->scaled_operand : -1;                                                               \
-        memset(&scalar, 0, sizeof scalar);                                                                              \
-        if (scales)                                                                                                     \
-            memcpy(&scalar, scale->scalar, sizeof scalar);                                                              \
-        for (size_t at = 0; at < count; at += BLOCK, a += BLOCK, r += BLOCK) {                                          \
-            size_t len = MIN((size_t)BLOCK, count - at);                                                                \
-            if (scaled == 0)                                                                                            \
-                EACH(i, len) acc[i] = mul(a[i], scalar);                                                                \
-            else                                                                                                        \
-                memcpy(acc, a, len * sizeof(T));                                                                        \
-            for (int k = 1; k < n; k++) {                                                                               \
-                const T *b = (const T *)operands[k] + from + at;                                                        \
-                if (scaled == k)                                                                                        \
-                    EACH(i, len) acc[i] = combine(acc[i], mul(b[i], scalar));                                           \
-                else                                                                                                    \
-                    EACH(i, len) acc[i] = combine(acc[i], b[i]);                                                        \
-            }                                                                                                           \
-            if (scales && scale->divide_by > 1)                                                                         \
-                EACH(i, len) acc[i] = divide(acc[i], scale->divide_by);                                                 \
-            EACH(i, len) r[i] = finish(acc[i]);                                                                         \
+        if (n == 1 && !scales) {                                                                                        \
+            EACH(i, count) r[i] = finish(a[i]);                                                                         \
+            return;                                                                                                     \
         }                                                                                                               \
+        const size_t block = BLOCK_BYTES / sizeof(T);                                                                   \
+        for (size_t at = 0; at < count; at += block)                                                                    \
+            if (scales)                                                                                                 \
+                name##_scaled(r + at, operands, n, from + at, MIN(block, count - at), scale);                           \
+            else                                                                                                        \
+                name##_many(r + at, operands, n, from + at, MIN(block, count - at));                                    \
     }                                                                                                                   \
     KERNEL_ENTRY(name, T)
 
@@ -375,46 +397,81 @@ COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
 
 /* ---- types narrower than float: widened, combined as float over all operands, rounded once ---------------------------- */
 
-#define NARROW_KERNEL(name, type, T, combine, SCALES)                                                                   \
-    static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
-                            const struct reduce_scale *scale)                                                           \
+/* Two operands, the common case, in one loop without the block. */
+#define PAIR_LOOP(type, combine, r, a, b, from, n)                                                                      \
+    EACH(i_, (n) - (from)) (r)[(from) + i_] = narrow_##type(combine(widen_##type((a)[(from) + i_]), widen_##type((b)[(from) + i_])))
+#define PAIR(type, combine, r, a, b, n)                                                                                 \
     {                                                                                                                   \
-        float acc[BLOCK], wide[BLOCK], scalar = 0;                                                                      \
-        T *r = out, raw;                                                                                                \
-        bool scales = (SCALES) && wants_scale(scale);                                                                   \
-        int scaled = scales ? scale->scaled_operand : -1;                                                               \
-        if (scales) {                                                                                                   \
+        PAIR_LOOP(type, combine, r, a, b, (size_t)0, n);                                                                \
+        return;                                                                                                         \
+    }
+#define NO_PAIR(type, combine, r, a, b, n)
+#if defined(__F16C__)
+#define PAIR_F16(type, combine, r, a, b, n)                                                                             \
+    {                                                                                                                   \
+        size_t done = (n) & ~(size_t)7;                                                                                 \
+        for (size_t i = 0; i < done; i += 8) {                                                                          \
+            __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((a) + i)));                                    \
+            __m256 y = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((b) + i)));                                    \
+            store_f16((r) + i, combine(x, y));                                                                          \
+        }                                                                                                               \
+        PAIR_LOOP(type, combine, r, a, b, done, n);                                                                     \
+        return;                                                                                                         \
+    }
+#else
+#define PAIR_F16 PAIR
+#endif
+
+#define NARROW_BLOCK (BLOCK_BYTES / sizeof(float) / 2)
+#define NARROW_KERNEL(name, type, T, combine, SCALES, pair)                                                             \
+    static void name##_block(T *r, const void *const *operands, int n, size_t from, size_t len,                         \
+                             const struct reduce_scale *scale)                                                          \
+    {                                                                                                                   \
+        float acc[NARROW_BLOCK], wide[NARROW_BLOCK], scalar = 0;                                                        \
+        int scaled = scale ? scale->scaled_operand : -1;                                                                \
+        T raw;                                                                                                          \
+        if (scale) {                                                                                                    \
             memcpy(&raw, scale->scalar, sizeof raw);                                                                    \
             scalar = widen_##type(raw);                                                                                 \
         }                                                                                                               \
-        for (size_t at = 0; at < count; at += BLOCK, r += BLOCK) {                                                      \
-            size_t len = MIN((size_t)BLOCK, count - at);                                                                \
-            widen_##type##_n(acc, (const T *)operands[0] + from + at, len);                                             \
-            if (scaled == 0)                                                                                            \
-                EACH(i, len) acc[i] *= scalar;                                                                          \
-            for (int k = 1; k < n; k++) {                                                                               \
-                widen_##type##_n(wide, (const T *)operands[k] + from + at, len);                                        \
-                if (scaled == k)                                                                                        \
-                    EACH(i, len) acc[i] = combine(acc[i], wide[i] * scalar);                                            \
-                else                                                                                                    \
-                    EACH(i, len) acc[i] = combine(acc[i], wide[i]);                                                     \
-            }                                                                                                           \
-            if (scales && scale->divide_by > 1)                                                                         \
-                EACH(i, len) acc[i] = DIV_F32(acc[i], scale->divide_by);                                                \
-            narrow_##type##_n(r, acc, len);                                                                             \
+        widen_##type##_n(acc, (const T *)operands[0] + from, len);                                                      \
+        if (scaled == 0)                                                                                                \
+            EACH(i, len) acc[i] *= scalar;                                                                              \
+        for (int k = 1; k < n; k++) {                                                                                   \
+            widen_##type##_n(wide, (const T *)operands[k] + from, len);                                                 \
+            if (scaled == k)                                                                                            \
+                EACH(i, len) acc[i] = combine(acc[i], wide[i] * scalar);                                                \
+            else                                                                                                        \
+                EACH(i, len) acc[i] = combine(acc[i], wide[i]);                                                         \
         }                                                                                                               \
+        if (scale && scale->divide_by > 1)                                                                              \
+            EACH(i, len) acc[i] = DIV_F32(acc[i], scale->divide_by);                                                    \
+        narrow_##type##_n(r, acc, len);                                                                                 \
+    }                                                                                                                   \
+    static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
+                            const struct reduce_scale *scale)                                                           \
+    {                                                                                                                   \
+        T *r = out;                                                                                                     \
+        bool scales = (SCALES) && wants_scale(scale);                                                                   \
+        if (n == 2 && !scales) {                                                                                        \
+            const T *a = (const T *)operands[0] + from, *b = (const T *)operands[1] + from;                             \
+            (void)a, (void)b;                                                                                           \
+            pair(type, combine, r, a, b, count)                                                                         \
+        }                                                                                                               \
+        for (size_t at = 0; at < count; at += NARROW_BLOCK)                                                             \
+            name##_block(r + at, operands, n, from + at, MIN(NARROW_BLOCK, count - at), scales ? scale : NULL);         \
     }                                                                                                                   \
     KERNEL_ENTRY(name, T)
 
-#define NARROW_KERNELS(type, T)                                                                                         \
-    NARROW_KERNEL(sum_##type, type, T, ADD, true)                                                                       \
-    NARROW_KERNEL(prod_##type, type, T, MUL, false)                                                                     \
-    NARROW_KERNEL(max_##type, type, T, MAX_FLOAT, false)                                                                \
-    NARROW_KERNEL(min_##type, type, T, MIN_FLOAT, false)
-NARROW_KERNELS(f16, uint16_t)
-NARROW_KERNELS(bf16, uint16_t)
-NARROW_KERNELS(f8e4m3, uint8_t)
-NARROW_KERNELS(f8e5m2, uint8_t)
+#define NARROW_KERNELS(type, T, pair, pair_compare)                                                                     \
+    NARROW_KERNEL(sum_##type, type, T, ADD, true, pair)                                                                 \
+    NARROW_KERNEL(prod_##type, type, T, MUL, false, pair)                                                               \
+    NARROW_KERNEL(max_##type, type, T, MAX_FLOAT, false, pair_compare)                                                  \
+    NARROW_KERNEL(min_##type, type, T, MIN_FLOAT, false, pair_compare)
+NARROW_KERNELS(f16, uint16_t, PAIR_F16, NO_PAIR) /* C has no ?: for vectors */
+NARROW_KERNELS(bf16, uint16_t, PAIR, PAIR)
+NARROW_KERNELS(f8e4m3, uint8_t, PAIR, PAIR)
+NARROW_KERNELS(f8e5m2, uint8_t, PAIR, PAIR)
 
 /* ---- the set ----------------------------------------------------------------------------------------------------------- */
 
