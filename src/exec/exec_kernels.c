@@ -348,15 +348,18 @@ PLAIN_KERNEL(xor_bool, uint8_t, XOR_BOOL, TRUTH)
 /* Floats. min and max: NaN wins over everything, otherwise the earlier operand on a tie, also between -0 and +0. */
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
-#define MAX_FLOAT(a, b) ((((b) > (a)) | ((b) != (b))) ? (b) : (a))
-#define MIN_FLOAT(a, b) ((((b) < (a)) | ((b) != (b))) ? (b) : (a))
+#define COMPARE_FUNCTIONS(T)                                                                                            \
+    static inline T max_##T(T a, T b) { return (int)(b > a) | (int)(b != b) ? b : a; }                                  \
+    static inline T min_##T(T a, T b) { return (int)(b < a) | (int)(b != b) ? b : a; }
+COMPARE_FUNCTIONS(float)
+COMPARE_FUNCTIONS(double)
 #define DIV_F32(x, n) ((x) / (float)(n))
 #define DIV_F64(x, n) ((x) / (double)(n))
 #define FLOAT_KERNELS(type, T, canonical, div)                                                                          \
     DIRECT_KERNEL(sum_##type, T, ADD, canonical, true, MUL, div)                                                        \
     PLAIN_KERNEL(prod_##type, T, MUL, canonical)                                                                        \
-    PLAIN_KERNEL(max_##type, T, MAX_FLOAT, canonical)                                                                   \
-    PLAIN_KERNEL(min_##type, T, MIN_FLOAT, canonical)
+    PLAIN_KERNEL(max_##type, T, max_##T, canonical)                                                                     \
+    PLAIN_KERNEL(min_##type, T, min_##T, canonical)
 FLOAT_KERNELS(f32, float, canonical_f32, DIV_F32)
 FLOAT_KERNELS(f64, double, canonical_f64, DIV_F64)
 
@@ -466,8 +469,8 @@ COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
 #define NARROW_KERNELS(type, T, pair, pair_compare)                                                                     \
     NARROW_KERNEL(sum_##type, type, T, ADD, true, pair)                                                                 \
     NARROW_KERNEL(prod_##type, type, T, MUL, false, pair)                                                               \
-    NARROW_KERNEL(max_##type, type, T, MAX_FLOAT, false, pair_compare)                                                  \
-    NARROW_KERNEL(min_##type, type, T, MIN_FLOAT, false, pair_compare)
+    NARROW_KERNEL(max_##type, type, T, max_float, false, pair_compare)                                                  \
+    NARROW_KERNEL(min_##type, type, T, min_float, false, pair_compare)
 NARROW_KERNELS(f16, uint16_t, PAIR_F16, NO_PAIR) /* C has no ?: for vectors */
 NARROW_KERNELS(bf16, uint16_t, PAIR, PAIR)
 NARROW_KERNELS(f8e4m3, uint8_t, PAIR, PAIR)
