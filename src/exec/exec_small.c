@@ -69,7 +69,7 @@ static void write_entry(struct exec_op *op, const void *data, size_t bytes)
 {
     struct net_entry *e = &net_region_ring(op->env->region)[op->number % NET_RING_ENTRIES];
     uint64_t flag = net_flag(op->number, op->signature);
-    const char *from = data;
+    const char *from = data ? data : ""; /* nothing to send may be NULL, with which no arithmetic is legal */
     size_t line = 0;
     do {
         size_t n = MIN(bytes, (size_t)NET_LINE_PAYLOAD);

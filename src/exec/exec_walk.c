@@ -23,7 +23,8 @@ static char *buffer_at(const struct exec_op *op, enum plan_buf buf, uint64_t off
     const struct exec_program *p = op->program;
     if (buf == PLAN_SCRATCH)
         return op->env->scratch + (tile % p->scratch_tiles) * p->scratch_tile_bytes + off;
-    return (char *)(uintptr_t)op->base[buf] + off + tile_off;
+    char *base = (char *)(uintptr_t)op->base[buf];
+    return base ? base + off + tile_off : NULL; /* NULL: a call of 0 elements */
 }
 
 static struct tile_view view_of(const struct exec_op *op, const struct exec_fire *f, uint32_t tile)
