@@ -417,7 +417,7 @@ uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *confi
 
 uno_err uno_comm_finalize(uno_comm *comm)
 {
-    if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && atomic_load(&comm->failed)) {
+    if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && comm_adopt(comm) != UNO_OK) {
         atomic_store(&comm->finalized, 1);
         engine_fail_all(comm);
         return UNO_OK; /* failed: nothing can be finished, and the cause was told by the failing call */
@@ -437,7 +437,7 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
     if (!job_knows(comm)) /* looked up, not looked into: it may be freed */
         return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator of this process (destroyed before?)");
-    if (!atomic_load(&comm->finalized) || atomic_load(&comm->failed))
+    if (!atomic_load(&comm->finalized) || comm_adopt(comm) != UNO_OK)
         (void)uno_comm_finalize(comm);
     job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);

@@ -144,7 +144,8 @@ uno_err engine_queue(struct op *op);     /* append to its communicator (and stre
 void engine_kick(void);                  /* wake, or start, the progress thread */
 void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
-uno_err engine_drain(uno_comm *comm);    /* until everything issued is done */
+uno_err engine_drain(uno_comm *comm);    /* until everything issued is done, and can be read when we are gone */
+bool engine_seen(void *comm);            /* nobody must still map memory of ours to read what was sent */
 void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */
 void engine_look_now(uno_comm *comm);    /* walk lock held: fail what must fail */
 void engine_fail_all(uno_comm *comm);    /* failed communicator: everything issued ends with its cause, whatever the streams say */

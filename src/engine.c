@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define SEEN_S 1.0 /* who finalizes waits so long for readers that are elsewhere */
+
 /* ---- one communicator ------------------------------------------------------------------------------------------- */
 
 void op_free(struct op *op)
@@ -174,6 +176,8 @@ static void finish_p2p(uno_comm *c)
         uno_err err = op->p2p->err;
         if (err != UNO_OK)
             err_set(err, "%s", op->p2p->text);
+        if (err >= UNO_ERR_PEER_DEAD && comm_cause(c) != UNO_OK)
+            err = comm_cause(c); /* everyone's first cause, of which this may be a consequence */
         finish(op, err);
     }
 }
@@ -399,9 +403,18 @@ uno_err engine_issue(struct op *call)
     return UNO_OK;
 }
 
+bool engine_seen(void *arg)
+{
+    uno_comm *c = arg;
+    return atomic_load_explicit(&c->failed, memory_order_relaxed) || atomic_load_explicit(&c->ngone, memory_order_relaxed) ||
+           !net_comm_unseen(c->net);
+}
+
 static bool drained(void *arg)
 {
     uno_comm *c = arg;
+    if (atomic_load_explicit(&c->failed, memory_order_relaxed))
+        return true; /* what stands behind events of others would never start */
     return !c->current && !p2p_busy(c->p2p) && !c->p2p_running && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0;
 }
 
@@ -412,8 +425,11 @@ uno_err engine_drain(uno_comm *c)
         snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)",
                  c->rank, c->cfg.timeout);
         (void)comm_fail(c, UNO_ERR_TIMEOUT, c->rank, true, text);
-        engine_fail_all(c);
     }
+    if (comm_cause(c) != UNO_OK)
+        engine_fail_all(c);
+    else
+        (void)engine_wait(c, engine_seen, c, clock_after(SEEN_S));
     return comm_cause(c);
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct job *jobs;
@@ -39,11 +40,26 @@ static void say_goodbye(struct job *j)
         watch_goodbye(j->watch);
 }
 
-/* The program ends without finalize: that is no death. Bytes on their way to other hosts get a moment. */
+/* Until the ranks of this host can read what we sent, at most until the deadline. */
+static void wait_seen(struct job *j, uint64_t deadline_ns)
+{
+    for (uno_comm *c = j->comms; c; c = c->next_in_job) {
+        if (!atomic_load_explicit(&c->ready, memory_order_acquire) || pthread_mutex_trylock(&c->walk) != 0)
+            continue; /* somebody is still inside: nothing it does can be waited for */
+        while (!engine_seen(c) && clock_ns() < deadline_ns)
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        pthread_mutex_unlock(&c->walk);
+    }
+}
+
+/* The program ends without finalize: that is no death. What was sent gets a moment. */
 static void at_exit(void)
 {
     if (pthread_mutex_trylock(&list_lock) != 0)
         return;
+    uint64_t deadline = clock_ns() + 1000000000u;
+    for (struct job *j = jobs; j; j = j->next)
+        wait_seen(j, deadline);
     for (struct job *j = jobs; j; j = j->next) {
         say_goodbye(j);
         if (j->net)

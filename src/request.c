@@ -83,6 +83,8 @@ static uno_err release(uno_request **request, uno_status *status)
     uno_err err = r->p2p.err;
     if (err != UNO_OK)
         err_set(err, "%s", r->p2p.text);
+    if (err >= UNO_ERR_PEER_DEAD && r->comm && comm_cause(r->comm) != UNO_OK)
+        err = comm_cause(r->comm);
     if (status) {
         status->peer = r->p2p.send ? r->p2p.peer : r->p2p.got_peer;
         status->tag = r->p2p.send ? r->p2p.tag : r->p2p.got_tag;

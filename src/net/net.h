@@ -89,6 +89,7 @@ struct net_end {
     int nreaders;                /* sending: 1, or the size of the group */
     _Atomic uint32_t **released; /* sending: each reader's counter; receiving: [0] = own counter */
     uint32_t freed;              /* sending: messages known to be released by all */
+    uint32_t shaped_at;          /* sending: the last message before the present slots */
     bool mapped;                 /* slots of the present geometry are known and mapped */
     uno_err failed;              /* could not be (no memory, refused, mismatch): the operation fails, sentence set */
     struct net_region **readers; /* whom to wake: the readers when sending, the sender when receiving */
@@ -255,6 +256,9 @@ struct net_comm_options {
 uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm);
 void net_comm_free(struct net_comm *comm);      /* gives slots back; never blocks */
 void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* adds */
+/* Has something been sent into slots of which no sign shows that the reader has mapped them? It cannot once we are gone. Readers
+ * that said goodbye do not count. */
+bool net_comm_unseen(const struct net_comm *comm);
 const struct net_peer *net_comm_peer(const struct net_comm *comm, int rank);
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
 #define NET_LEND_MIN_BYTES 4096 /* below, a copy is cheaper than the wait for the release */

@@ -161,6 +161,25 @@ uno_err net_end_get(struct net_comm *c, bool sending, int peer, int channel, boo
     return UNO_OK;
 }
 
+static bool end_unseen(const struct net_end *e)
+{
+    if (!e || !e->sending || e->carrier == NET_TCP || !e->mapped || e->next - 1 == e->shaped_at)
+        return false;
+    for (int i = 0; i < e->nreaders; i++)
+        if ((int32_t)(atomic_load_explicit(e->released[i], memory_order_relaxed) - e->shaped_at) <= 0 &&
+            atomic_load_explicit(&e->readers[i]->goodbye, memory_order_relaxed) == 0)
+            return true;
+    return false;
+}
+
+bool net_comm_unseen(const struct net_comm *c)
+{
+    for (size_t i = 0; i < c->nends; i++)
+        if (end_unseen(c->ends[i]))
+            return true;
+    return false;
+}
+
 void net_comm_count(const struct net_comm *c, struct net_counts *counts)
 {
     for (size_t i = 0; i < c->nends; i++)

@@ -86,6 +86,7 @@ static bool publish_slots(struct net_end *e)
     for (int i = 0; i < e->k; i++) /* a number that is not expected soon, also when numbers have wrapped around to 0 */
         atomic_store_explicit(&e->heads[i].flag, net_flag(e->next - 1, 0), memory_order_relaxed);
     e->slot = 0;
+    e->shaped_at = e->next - 1;
     struct net_place *p = region_place(c->opt.region, e->peer, e->channel, e->group);
     p->k = (uint32_t)e->k;
     p->stride = e->stride;
