@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * boot_server.c - the thread of rank 0's process that collects everyone's contribution and answers with all of them. One
- * connection a rank; whoever connects has 2 s for the handshake and 64 may be in it at once. A fault that concerns the job (two
- * processes with one rank, a rank that ended, a passed deadline) goes to every rank that is there or still comes.
+ * connection a rank; whoever connects has 2 s for the handshake and 64 may be in it at once. What the frames mean is in
+ * boot_job.c.
  */
-#include "boot_internal.h"
+#include "boot_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,51 +17,7 @@
 #include <unistd.h>
 
 #define CROWDED_NS 100000000ull /* under a crowd of half-open connections, one this old makes room for the next */
-#define LINGER_NS 1000000000ull /* a connection that got its error may read it this long */
 #define GRACE_S 2.0             /* beyond join_timeout, so that clients speak first */
-
-/* What goes out next on a connection. */
-struct outgoing { struct boot_frame head; const char *data; size_t done; int round_slot; };
-#define OUT_MAX 4
-
-struct conn {
-    struct conn *next;
-    int fd;
-    enum { SHAKING, EXPECT_JOIN, MEMBER, CLOSING, DEAD } state;
-    struct auth_session auth;
-    uint64_t born_ns, deadline_ns;      /* SHAKING, EXPECT_JOIN: end of the handshake; CLOSING: of lingering */
-    int rank;                           /* MEMBER */
-    bool own_process, answer_due;       /* answered after all others, so that this process may end when it has its answer */
-    struct boot_frame head;             /* being read */
-    struct boot_who who;
-    char *into;                         /* where the payload goes; NULL = head is being read */
-    size_t have;
-    struct outgoing out[OUT_MAX];
-    int outs;
-    bool wants_write;
-};
-
-struct member { struct conn *conn; bool joined, left; int32_t pid; char host[64]; uint64_t rounds; /* contributions so far */ };
-struct collect { uint64_t number, bytes; int have, unsent; char *all; };
-
-struct server {
-    int listen_fd, epoll_fd;
-    bool lent_fd;                       /* listen_fd shares a socket that the launcher gave; later servers use it again */
-    uint16_t port;
-    struct auth_key key;
-    struct boot_id id;
-    char *unlink_path;
-    uint64_t end_ns, accept_again_ns;   /* the latter: 0 = accepting */
-    bool crowded;                       /* not accepting because of half-open connections */
-    struct conn *conns;
-    int half_open, size, joined, left;
-    struct member *members;
-    int first_rank;                     /* who said the size first */
-    struct collect rounds[2];           /* the answered one and the collecting one */
-    uint64_t done;                      /* rounds answered: the one that collects */
-    uno_err failed;
-    char failure[ERR_TEXT_BYTES];
-};
 
 static _Atomic int running; /* partner: boot_servers_running */
 
@@ -81,11 +37,6 @@ static void conn_poll(struct server *s, struct conn *c, bool write)
     epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
-static bool is_half_open(const struct conn *c)
-{
-    return c->state == SHAKING || c->state == EXPECT_JOIN;
-}
-
 /* A forked child may hold a copy of the descriptor, so closing alone ends neither the connection nor its events. */
 static void conn_close(struct server *s, struct conn *c)
 {
@@ -94,30 +45,24 @@ static void conn_close(struct server *s, struct conn *c)
     close(c->fd);
 }
 
-/* Close now; memory is freed after the batch of events. */
-static void conn_kill(struct server *s, struct conn *c)
+void conn_kill(struct server *s, struct conn *c)
 {
     if (c->state == DEAD)
         return;
-    s->half_open -= is_half_open(c);
+    s->half_open -= conn_half_open(c);
     if (c->state == MEMBER)
         s->members[c->rank].conn = NULL;
     c->state = DEAD;
     conn_close(s, c);
 }
 
-static void answer_own_process(struct server *s, struct collect *k);
-
 /* What was sent is what the kernel has taken. */
 static void sent(struct server *s, struct conn *c)
 {
     int slot = c->out[0].round_slot;
     memmove(&c->out[0], &c->out[1], sizeof c->out[0] * (size_t)--c->outs);
-    if (slot < 0)
-        return;
-    struct collect *k = &s->rounds[slot];
-    k->unsent--;
-    answer_own_process(s, k);
+    if (slot >= 0)
+        job_answer_sent(s, slot);
 }
 
 static void conn_write(struct server *s, struct conn *c)
@@ -145,8 +90,8 @@ static void conn_write(struct server *s, struct conn *c)
         shutdown(c->fd, SHUT_WR);
 }
 
-static void conn_send(struct server *s, struct conn *c, enum boot_frame_type type, uno_err code, uint64_t round, const void *data,
-                      size_t bytes, int slot)
+void conn_send(struct server *s, struct conn *c, enum boot_frame_type type, uno_err code, uint64_t round, const void *data,
+               size_t bytes, int slot)
 {
     if (c->outs == OUT_MAX) {
         conn_kill(s, c);
@@ -155,265 +100,6 @@ static void conn_send(struct server *s, struct conn *c, enum boot_frame_type typ
     c->out[c->outs++] = (struct outgoing){.head = {type, (uint32_t)code, round, bytes}, .data = data, .round_slot = slot};
     if (c->outs == 1)
         conn_write(s, c);
-}
-
-/* ---- faults of the job -------------------------------------------------------------------------------------- */
-
-/* Who was told, or has ended, is not waited for; when that is everyone the server ends. */
-static void mark_left(struct server *s, const struct conn *c)
-{
-    int rank = c->state == MEMBER ? c->rank : c->who.rank;
-    if (!s->members || rank < 0 || rank >= s->size || s->members[rank].left)
-        return;
-    s->members[rank].joined = s->members[rank].left = true;
-    s->left++;
-}
-
-static void conn_tell(struct server *s, struct conn *c)
-{
-    if (c->state == MEMBER)
-        s->members[c->rank].conn = NULL;
-    s->half_open -= is_half_open(c);
-    mark_left(s, c);
-    c->state = CLOSING;
-    c->deadline_ns = clock_ns() + LINGER_NS;
-    conn_send(s, c, BOOT_ERROR, s->failed, 0, s->failure, strlen(s->failure), -1);
-}
-
-static void job_failed(struct server *s, uno_err code, const char *fmt, ...) UNO_PRINTF(3, 4);
-static void job_failed(struct server *s, uno_err code, const char *fmt, ...)
-{
-    if (s->failed)
-        return; /* the first cause is the one that counts */
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(s->failure, sizeof s->failure, fmt, ap);
-    va_end(ap);
-    s->failed = code;
-    LOG(LOG_INFO, LOG_BOOT, "joining failed: %s", s->failure);
-    for (struct conn *c = s->conns; c; c = c->next)
-        if (c->state == MEMBER)
-            conn_tell(s, c);
-}
-
-struct absent { const struct server *s; uint64_t round; };
-
-static bool not_joined(const void *arg, int rank)
-{
-    return !((const struct absent *)arg)->s->members[rank].joined;
-}
-
-static bool joined_without_data(const void *arg, int rank)
-{
-    const struct absent *a = arg;
-    return a->s->members[rank].joined && a->s->members[rank].rounds <= a->round;
-}
-
-static bool does_not_read(const void *arg, int rank)
-{
-    const struct conn *c = ((const struct absent *)arg)->s->members[rank].conn;
-    return c && c->outs > 0;
-}
-
-/* Rank `who` gave up in `round`: say for whom it waited. */
-static void job_late(struct server *s, int who, uint64_t round)
-{
-    struct absent a = {s, round};
-    struct text missing = {0}, silent = {0}, stuck = {0};
-    int n = boot_ranges(s->size, not_joined, &a, &missing), m = boot_ranges(s->size, joined_without_data, &a, &silent);
-    int k = boot_ranges(s->size, does_not_read, &a, &stuck);
-    if (n)
-        job_failed(s, UNO_ERR_TIMEOUT,
-                   "%d of %d ranks have not joined when the deadline of rank %d passed: %.400s; start them or look at their output",
-                   n, s->size, who, missing.s ? missing.s : "?");
-    else if (m)
-        job_failed(s, UNO_ERR_TIMEOUT,
-                   "%d of %d ranks joined and then fell silent when the deadline of rank %d passed: %.400s", m, s->size, who,
-                   silent.s ? silent.s : "?");
-    else
-        job_failed(s, UNO_ERR_TIMEOUT, "the deadline of rank %d passed while ranks did not read their answer: %.400s", who,
-                   k && stuck.s ? stuck.s : "none");
-    text_free(&missing);
-    text_free(&silent);
-    text_free(&stuck);
-}
-
-/* A member's connection has ended. */
-static void member_ended(struct server *s, struct conn *c)
-{
-    const struct member *m = &s->members[c->rank];
-    mark_left(s, c);
-    job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) ended while the ranks were joining; look at its output", c->rank,
-               m->host, m->pid);
-}
-
-/* Remove the shared file unless a later job has put its own there. Nobody needs it once all have joined. */
-static void remove_file(struct server *s)
-{
-    uno_id in_file;
-    FILE *f = s->unlink_path ? fopen(s->unlink_path, "re") : NULL;
-    if (!f)
-        return;
-    size_t n = fread(in_file.bytes, 1, sizeof in_file.bytes, f);
-    fclose(f);
-    if (n == sizeof in_file.bytes && memcmp(in_file.bytes, &s->id, n) == 0)
-        unlink(s->unlink_path);
-    free(s->unlink_path);
-    s->unlink_path = NULL;
-}
-
-/* ---- joining -------------------------------------------------------------------------------------------------- */
-
-static uno_err first_member(struct server *s, const struct boot_who *who)
-{
-    s->members = mem_array((size_t)who->size, sizeof *s->members);
-    if (!s->members)
-        return UNO_ERR_MEMORY;
-    s->size = who->size;
-    s->first_rank = who->rank;
-    return UNO_OK;
-}
-
-/* UNO_OK, or the job has failed. */
-static uno_err check_member(struct server *s, const struct boot_who *who)
-{
-    if (s->size == 0 && first_member(s, who) != UNO_OK) {
-        job_failed(s, UNO_ERR_MEMORY, "rank 0's process has no memory for a job of %d ranks", who->size);
-        return UNO_ERR_MEMORY;
-    }
-    if (who->size != s->size) {
-        const struct member *f = &s->members[s->first_rank];
-        job_failed(s, UNO_ERR_MISMATCH,
-                   "rank %d (host %s, pid %d) joined a job of %d ranks, and rank %d (host %s, pid %d) one of %d; start all with "
-                   "one size", s->first_rank, f->host, f->pid, s->size, who->rank, who->host, who->pid, who->size);
-        return UNO_ERR_MISMATCH;
-    }
-    const struct member *m = &s->members[who->rank];
-    if (m->joined) {
-        job_failed(s, UNO_ERR_MISMATCH,
-                   "two processes joined as rank %d of %d: host %s, pid %d, and host %s, pid %d; give each process its own rank",
-                   who->rank, s->size, m->host, m->pid, who->host, who->pid);
-        return UNO_ERR_MISMATCH;
-    }
-    return UNO_OK;
-}
-
-static void conn_join(struct server *s, struct conn *c)
-{
-    struct boot_who *who = &c->who;
-    who->host[sizeof who->host - 1] = 0;
-    if (who->size < 1 || who->size > BOOT_MAX_RANKS || who->rank < 0 || who->rank >= who->size) {
-        conn_kill(s, c);
-        return;
-    }
-    if (s->failed || check_member(s, who) != UNO_OK) {
-        conn_tell(s, c);
-        return;
-    }
-    struct member *m = &s->members[who->rank];
-    m->joined = true;
-    m->conn = c;
-    m->pid = who->pid;
-    memcpy(m->host, who->host, sizeof m->host);
-    if (++s->joined == s->size)
-        remove_file(s);
-    s->half_open--;
-    c->state = MEMBER;
-    c->rank = who->rank;
-    boot_who_am_i(&c->who, 0, s->size);
-    c->own_process = m->pid == c->who.pid && strcmp(m->host, c->who.host) == 0;
-    conn_send(s, c, BOOT_WELCOME, UNO_OK, 0, &c->who, sizeof c->who, -1);
-}
-
-/* ---- rounds --------------------------------------------------------------------------------------------------- */
-
-static void answer(struct server *s, struct conn *c, struct collect *k)
-{
-    conn_send(s, c, BOOT_ALL, UNO_OK, k->number, k->all, k->bytes * (uint64_t)s->size, (int)(k - s->rounds));
-}
-
-static void answer_own_process(struct server *s, struct collect *k)
-{
-    if (k->unsent > 0 || k->have < s->size)
-        return;
-    for (int r = 0; r < s->size; r++) {
-        struct conn *c = s->members[r].conn;
-        if (c && c->answer_due) {
-            c->answer_due = false;
-            k->unsent++;
-            answer(s, c, k);
-        }
-    }
-}
-
-static void round_complete(struct server *s, struct collect *k)
-{
-    s->done++;
-    k->unsent = 1; /* held here until every answer is queued */
-    for (int r = 0; r < s->size; r++) {
-        struct conn *c = s->members[r].conn;
-        if (!c)
-            continue;
-        if (c->own_process) {
-            c->answer_due = true;
-        } else {
-            k->unsent++;
-            answer(s, c, k);
-        }
-    }
-    k->unsent--;
-    answer_own_process(s, k);
-}
-
-/* The place for rank's contribution, or NULL after failing the job or the connection. */
-static char *round_place(struct server *s, struct conn *c)
-{
-    struct member *m = &s->members[c->rank];
-    struct collect *k = &s->rounds[c->head.round & 1];
-    uint64_t bytes = c->head.bytes;
-    if (c->head.round != s->done || m->rounds != s->done || bytes > BOOT_MAX_BYTES || bytes * (uint64_t)s->size > BOOT_MAX_REPLY) {
-        job_failed(s, UNO_ERR_INTERNAL, "rank %d sent %llu bytes for round %llu of joining, out of order or too much", c->rank,
-                   (unsigned long long)bytes, (unsigned long long)c->head.round);
-        return NULL;
-    }
-    if (k->number != c->head.round || !k->all) { /* who contributes to a round has read the one before, so all have read the one before that */
-        free(k->all);
-        *k = (struct collect){.number = c->head.round, .bytes = bytes};
-        k->all = mem_array((size_t)s->size, bytes ? bytes : 1);
-        if (!k->all) {
-            job_failed(s, UNO_ERR_MEMORY, "rank 0's process has no memory for %llu bytes of %d ranks", (unsigned long long)bytes, s->size);
-            return NULL;
-        }
-    }
-    if (k->bytes != bytes) {
-        job_failed(s, UNO_ERR_MISMATCH, "rank %d (host %s, pid %d) exchanges %llu bytes in round %llu of joining, others %llu; "
-                   "install one version of unisono everywhere", c->rank, m->host, m->pid, (unsigned long long)bytes,
-                   (unsigned long long)k->number, (unsigned long long)k->bytes);
-        return NULL;
-    }
-    return k->all + bytes * (uint64_t)c->rank;
-}
-
-/* A rank that has said goodbye will not contribute to a round that others have begun. */
-static void check_leavers(struct server *s)
-{
-    const struct collect *k = &s->rounds[s->done & 1];
-    if (!k->all || k->number != s->done || k->have == 0)
-        return;
-    for (int r = 0; r < s->size; r++)
-        if (s->members[r].left && s->members[r].rounds <= s->done)
-            job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) left the joining while others still need it", r,
-                       s->members[r].host, s->members[r].pid);
-}
-
-static void contribution_complete(struct server *s, struct conn *c)
-{
-    struct collect *k = &s->rounds[c->head.round & 1];
-    s->members[c->rank].rounds++;
-    if (++k->have == s->size)
-        round_complete(s, k);
-    else
-        check_leavers(s);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
@@ -426,16 +112,14 @@ static bool head_complete(struct server *s, struct conn *c)
     if (c->state == EXPECT_JOIN && h->type == BOOT_JOIN && h->bytes == sizeof c->who) {
         c->into = (char *)&c->who;
     } else if (c->state == MEMBER && h->type == BOOT_PUT) {
-        c->into = round_place(s, c);
+        c->into = job_round_place(s, c);
     } else if (c->state == MEMBER && h->type == BOOT_LATE && h->bytes == 0) {
         job_late(s, c->rank, h->round);
     } else if (c->state == MEMBER && h->type == BOOT_BYE && h->bytes == 0) {
-        mark_left(s, c);
-        conn_kill(s, c);
-        check_leavers(s);
+        job_left(s, c);
     } else {
         if (c->state == MEMBER)
-            member_ended(s, c);
+            job_member_ended(s, c);
         conn_kill(s, c);
     }
     return c->into != NULL;
@@ -446,9 +130,9 @@ static void payload_complete(struct server *s, struct conn *c)
     c->into = NULL;
     c->have = 0;
     if (c->state == EXPECT_JOIN)
-        conn_join(s, c);
+        job_join(s, c);
     else
-        contribution_complete(s, c);
+        job_contribution(s, c);
 }
 
 static void conn_read(struct server *s, struct conn *c)
@@ -463,7 +147,7 @@ static void conn_read(struct server *s, struct conn *c)
             return;
         if (n <= 0 && want > c->have) {
             if (c->state == MEMBER)
-                member_ended(s, c);
+                job_member_ended(s, c);
             conn_kill(s, c);
             return;
         }
@@ -493,7 +177,7 @@ static void conn_shake(struct server *s, struct conn *c)
     if (c->auth.hello.role != AUTH_BOOT || c->auth.hello.job != s->id.job) {
         s->half_open--;
         c->state = CLOSING;
-        c->deadline_ns = clock_ns() + LINGER_NS;
+        c->deadline_ns = clock_ns() + BOOT_LINGER_NS;
         conn_send(s, c, BOOT_OTHER, UNO_OK, 0, NULL, 0, -1);
         return;
     }
@@ -546,7 +230,7 @@ static bool make_room(struct server *s)
         return true;
     struct conn *oldest = NULL;
     for (struct conn *c = s->conns; c; c = c->next)
-        if (is_half_open(c) && (!oldest || c->born_ns < oldest->born_ns))
+        if (conn_half_open(c) && (!oldest || c->born_ns < oldest->born_ns))
             oldest = c;
     if (!oldest || clock_ns() - oldest->born_ns < CROWDED_NS)
         return false;
@@ -600,7 +284,7 @@ static uint64_t sweep(struct server *s)
 {
     uint64_t now = clock_ns(), next = s->end_ns;
     for (struct conn *c = s->conns; c; c = c->next)
-        if ((is_half_open(c) || c->state == CLOSING) && now >= c->deadline_ns)
+        if ((conn_half_open(c) || c->state == CLOSING) && now >= c->deadline_ns)
             conn_kill(s, c);
     for (struct conn **p = &s->conns; *p;) {
         struct conn *c = *p;
@@ -609,7 +293,7 @@ static uint64_t sweep(struct server *s)
             free(c);
             continue;
         }
-        if (is_half_open(c) || c->state == CLOSING)
+        if (conn_half_open(c) || c->state == CLOSING)
             next = MIN(next, c->deadline_ns);
         p = &c->next;
     }
@@ -673,7 +357,7 @@ static void *serve(void *arg)
                 accept_all(s);
         }
     }
-    remove_file(s);
+    job_remove_file(s);
     server_free(s);
     atomic_fetch_sub(&running, 1);
     return NULL;

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * boot_job.c - what the serving thread knows of a job: who has joined, what each contributed to the round that collects, and the
+ * first fault. A fault that concerns the job (two processes with one rank, a rank that ended, a passed deadline) goes to every
+ * rank that is there or still comes.
+ */
+#include "boot_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- faults of the job -------------------------------------------------------------------------------------- */
+
+/* Who was told, or has ended, is not waited for; when that is everyone the server ends. */
+static void mark_left(struct server *s, const struct conn *c)
+{
+    int rank = c->state == MEMBER ? c->rank : c->who.rank;
+    if (!s->members || rank < 0 || rank >= s->size || s->members[rank].left)
+        return;
+    s->members[rank].joined = s->members[rank].left = true;
+    s->left++;
+}
+
+static void conn_tell(struct server *s, struct conn *c)
+{
+    if (c->state == MEMBER)
+        s->members[c->rank].conn = NULL;
+    s->half_open -= conn_half_open(c);
+    mark_left(s, c);
+    c->state = CLOSING;
+    c->deadline_ns = clock_ns() + BOOT_LINGER_NS;
+    conn_send(s, c, BOOT_ERROR, s->failed, 0, s->failure, strlen(s->failure), -1);
+}
+
+static void job_failed(struct server *s, uno_err code, const char *fmt, ...) UNO_PRINTF(3, 4);
+static void job_failed(struct server *s, uno_err code, const char *fmt, ...)
+{
+    if (s->failed)
+        return; /* the first cause is the one that counts */
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->failure, sizeof s->failure, fmt, ap);
+    va_end(ap);
+    s->failed = code;
+    LOG(LOG_INFO, LOG_BOOT, "joining failed: %s", s->failure);
+    for (struct conn *c = s->conns; c; c = c->next)
+        if (c->state == MEMBER)
+            conn_tell(s, c);
+}
+
+struct absent { const struct server *s; uint64_t round; };
+
+static bool not_joined(const void *arg, int rank)
+{
+    return !((const struct absent *)arg)->s->members[rank].joined;
+}
+
+static bool joined_without_data(const void *arg, int rank)
+{
+    const struct absent *a = arg;
+    return a->s->members[rank].joined && a->s->members[rank].rounds <= a->round;
+}
+
+static bool does_not_read(const void *arg, int rank)
+{
+    const struct conn *c = ((const struct absent *)arg)->s->members[rank].conn;
+    return c && c->outs > 0;
+}
+
+/* Rank `who` gave up in `round`: say for whom it waited. */
+void job_late(struct server *s, int who, uint64_t round)
+{
+    struct absent a = {s, round};
+    struct text missing = {0}, silent = {0}, stuck = {0};
+    int n = boot_ranges(s->size, not_joined, &a, &missing), m = boot_ranges(s->size, joined_without_data, &a, &silent);
+    int k = boot_ranges(s->size, does_not_read, &a, &stuck);
+    if (n)
+        job_failed(s, UNO_ERR_TIMEOUT,
+                   "%d of %d ranks have not joined when the deadline of rank %d passed: %.400s; start them or look at their output",
+                   n, s->size, who, missing.s ? missing.s : "?");
+    else if (m)
+        job_failed(s, UNO_ERR_TIMEOUT,
+                   "%d of %d ranks joined and then fell silent when the deadline of rank %d passed: %.400s", m, s->size, who,
+                   silent.s ? silent.s : "?");
+    else
+        job_failed(s, UNO_ERR_TIMEOUT, "the deadline of rank %d passed while ranks did not read their answer: %.400s", who,
+                   k && stuck.s ? stuck.s : "none");
+    text_free(&missing);
+    text_free(&silent);
+    text_free(&stuck);
+}
+
+/* A member's connection has ended. */
+void job_member_ended(struct server *s, struct conn *c)
+{
+    const struct member *m = &s->members[c->rank];
+    mark_left(s, c);
+    job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) ended while the ranks were joining; look at its output", c->rank,
+               m->host, m->pid);
+}
+
+/* Remove the shared file unless a later job has put its own there. Nobody needs it once all have joined. */
+void job_remove_file(struct server *s)
+{
+    uno_id in_file;
+    FILE *f = s->unlink_path ? fopen(s->unlink_path, "re") : NULL;
+    if (!f)
+        return;
+    size_t n = fread(in_file.bytes, 1, sizeof in_file.bytes, f);
+    fclose(f);
+    if (n == sizeof in_file.bytes && memcmp(in_file.bytes, &s->id, n) == 0)
+        unlink(s->unlink_path);
+    free(s->unlink_path);
+    s->unlink_path = NULL;
+}
+
+/* ---- joining -------------------------------------------------------------------------------------------------- */
+
+static uno_err first_member(struct server *s, const struct boot_who *who)
+{
+    s->members = mem_array((size_t)who->size, sizeof *s->members);
+    if (!s->members)
+        return UNO_ERR_MEMORY;
+    s->size = who->size;
+    s->first_rank = who->rank;
+    return UNO_OK;
+}
+
+/* UNO_OK, or the job has failed. */
+static uno_err check_member(struct server *s, const struct boot_who *who)
+{
+    if (s->size == 0 && first_member(s, who) != UNO_OK) {
+        job_failed(s, UNO_ERR_MEMORY, "rank 0's process has no memory for a job of %d ranks", who->size);
+        return UNO_ERR_MEMORY;
+    }
+    if (who->size != s->size) {
+        const struct member *f = &s->members[s->first_rank];
+        job_failed(s, UNO_ERR_MISMATCH,
+                   "rank %d (host %s, pid %d) joined a job of %d ranks, and rank %d (host %s, pid %d) one of %d; start all with "
+                   "one size", s->first_rank, f->host, f->pid, s->size, who->rank, who->host, who->pid, who->size);
+        return UNO_ERR_MISMATCH;
+    }
+    const struct member *m = &s->members[who->rank];
+    if (m->joined) {
+        job_failed(s, UNO_ERR_MISMATCH,
+                   "two processes joined as rank %d of %d: host %s, pid %d, and host %s, pid %d; give each process its own rank",
+                   who->rank, s->size, m->host, m->pid, who->host, who->pid);
+        return UNO_ERR_MISMATCH;
+    }
+    return UNO_OK;
+}
+
+void job_join(struct server *s, struct conn *c)
+{
+    struct boot_who *who = &c->who;
+    who->host[sizeof who->host - 1] = 0;
+    if (who->size < 1 || who->size > BOOT_MAX_RANKS || who->rank < 0 || who->rank >= who->size) {
+        conn_kill(s, c);
+        return;
+    }
+    if (s->failed || check_member(s, who) != UNO_OK) {
+        conn_tell(s, c);
+        return;
+    }
+    struct member *m = &s->members[who->rank];
+    m->joined = true;
+    m->conn = c;
+    m->pid = who->pid;
+    memcpy(m->host, who->host, sizeof m->host);
+    if (++s->joined == s->size)
+        job_remove_file(s);
+    s->half_open--;
+    c->state = MEMBER;
+    c->rank = who->rank;
+    boot_who_am_i(&c->who, 0, s->size);
+    c->own_process = m->pid == c->who.pid && strcmp(m->host, c->who.host) == 0;
+    conn_send(s, c, BOOT_WELCOME, UNO_OK, 0, &c->who, sizeof c->who, -1);
+}
+
+/* ---- rounds --------------------------------------------------------------------------------------------------- */
+
+static void answer(struct server *s, struct conn *c, struct collect *k)
+{
+    conn_send(s, c, BOOT_ALL, UNO_OK, k->number, k->all, k->bytes * (uint64_t)s->size, (int)(k - s->rounds));
+}
+
+static void answer_own_process(struct server *s, struct collect *k)
+{
+    if (k->unsent > 0 || k->have < s->size)
+        return;
+    for (int r = 0; r < s->size; r++) {
+        struct conn *c = s->members[r].conn;
+        if (c && c->answer_due) {
+            c->answer_due = false;
+            k->unsent++;
+            answer(s, c, k);
+        }
+    }
+}
+
+static void round_complete(struct server *s, struct collect *k)
+{
+    s->done++;
+    k->unsent = 1; /* held here until every answer is queued */
+    for (int r = 0; r < s->size; r++) {
+        struct conn *c = s->members[r].conn;
+        if (!c)
+            continue;
+        if (c->own_process) {
+            c->answer_due = true;
+        } else {
+            k->unsent++;
+            answer(s, c, k);
+        }
+    }
+    k->unsent--;
+    answer_own_process(s, k);
+}
+
+/* The place for rank's contribution, or NULL after failing the job or the connection. */
+char *job_round_place(struct server *s, struct conn *c)
+{
+    struct member *m = &s->members[c->rank];
+    struct collect *k = &s->rounds[c->head.round & 1];
+    uint64_t bytes = c->head.bytes;
+    if (c->head.round != s->done || m->rounds != s->done || bytes > BOOT_MAX_BYTES || bytes * (uint64_t)s->size > BOOT_MAX_REPLY) {
+        job_failed(s, UNO_ERR_INTERNAL, "rank %d sent %llu bytes for round %llu of joining, out of order or too much", c->rank,
+                   (unsigned long long)bytes, (unsigned long long)c->head.round);
+        return NULL;
+    }
+    if (k->number != c->head.round || !k->all) { /* who contributes to a round has read the one before, so all have read the one before that */
+        free(k->all);
+        *k = (struct collect){.number = c->head.round, .bytes = bytes};
+        k->all = mem_array((size_t)s->size, bytes ? bytes : 1);
+        if (!k->all) {
+            job_failed(s, UNO_ERR_MEMORY, "rank 0's process has no memory for %llu bytes of %d ranks", (unsigned long long)bytes, s->size);
+            return NULL;
+        }
+    }
+    if (k->bytes != bytes) {
+        job_failed(s, UNO_ERR_MISMATCH, "rank %d (host %s, pid %d) exchanges %llu bytes in round %llu of joining, others %llu; "
+                   "install one version of unisono everywhere", c->rank, m->host, m->pid, (unsigned long long)bytes,
+                   (unsigned long long)k->number, (unsigned long long)k->bytes);
+        return NULL;
+    }
+    return k->all + bytes * (uint64_t)c->rank;
+}
+
+void job_answer_sent(struct server *s, int slot)
+{
+    s->rounds[slot].unsent--;
+    answer_own_process(s, &s->rounds[slot]);
+}
+
+/* A rank that has said goodbye will not contribute to a round that others have begun. */
+static void check_leavers(struct server *s)
+{
+    const struct collect *k = &s->rounds[s->done & 1];
+    if (!k->all || k->number != s->done || k->have == 0)
+        return;
+    for (int r = 0; r < s->size; r++)
+        if (s->members[r].left && s->members[r].rounds <= s->done)
+            job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) left the joining while others still need it", r,
+                       s->members[r].host, s->members[r].pid);
+}
+
+void job_contribution(struct server *s, struct conn *c)
+{
+    struct collect *k = &s->rounds[c->head.round & 1];
+    s->members[c->rank].rounds++;
+    if (++k->have == s->size)
+        round_complete(s, k);
+    else
+        check_leavers(s);
+}
+
+void job_left(struct server *s, struct conn *c)
+{
+    mark_left(s, c);
+    conn_kill(s, c);
+    check_leavers(s);
+}
