@@ -5,7 +5,7 @@
  *
  * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank whose
  * ledger shows that it started P has finished everything below P, so entry N is free when every rank has started N - 15. The
- * slowest reader never depends on the waiting writer's entry N, so this cannot deadlock.
+ * slowest reader never depends on the waiting writer's entry N, so this cannot deadlock. tests/models/small_ring.pml checks it.
  */
 #include "exec_private.h"
 
@@ -50,14 +50,20 @@ static bool everyone_started(const struct exec_env *env, uint32_t number)
     return true;
 }
 
+/* There is no operation 0; who has finished everything below it has started 1. */
+static uint32_t operation_before(uint32_t number, uint32_t back)
+{
+    return number - back ? number - back : 1;
+}
+
 static bool entry_free(struct exec_env *env, uint32_t number)
 {
-    if (__builtin_expect((int32_t)(number - env->ring_limit) <= 0, 1))
+    /* Without a sign: the limit of a rank that has not written for 2^31 operations covers nothing. */
+    if (__builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1))
         return true;
     /* Look first for a younger operation, so that the next looks are far apart. */
     for (uint32_t back = 5; back <= 15; back += 10) {
-        uint32_t earlier = number - back ? number - back : UINT32_MAX; /* there is no operation 0 */
-        if (everyone_started(env, earlier)) {
+        if (everyone_started(env, operation_before(number, back))) {
             env->ring_limit = number - back + 15;
             return true;
         }
@@ -231,7 +237,7 @@ int small_blame(const struct exec_op *op)
     if (op->lane[0].tile == 0)
         for (int q = 0; q < op->env->size; q++) {
             const struct ledger_event *ring = net_region_ledger(op->env->regions[q]);
-            uint32_t need = op->number - 15;
+            uint32_t need = operation_before(op->number, 15);
             uint32_t v = atomic_load_explicit(&ring[need % NET_LEDGER_EVENTS].number, memory_order_relaxed);
             if (q != op->env->rank && (v == 0 || (int32_t)(v - need) < 0))
                 return q;

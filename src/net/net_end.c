@@ -5,7 +5,7 @@
  * Geometry. Both ends call net_end_shape in the same order (the choice is the same on all ranks), so they count the changes
  * alike. The sender, once all earlier messages are released, carves and clears the slots and publishes their place with the
  * count; the receiver waits for that count. That wait is a credit wait with k = 1 at the seam between two operations; the
- * schedule "operation by operation" satisfies it, so it adds no deadlock.
+ * schedule "operation by operation" satisfies it, so it adds no deadlock. tests/models/slots.pml checks it.
  */
 #include "net_private.h"
 #include "net_tcp.h"

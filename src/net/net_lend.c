@@ -2,6 +2,7 @@
 /*
  * net_lend.c - messages that stay where they are: lent by the sender (the receiver reads its memory) or placed by it (the
  * receiver offered the destination). Both only where the other side can map the memory; else messages are copied into slots.
+ * tests/models/offers.pml checks that nobody writes to offered memory when the receiver's operation has returned.
  */
 #include "net_private.h"
 
@@ -83,8 +84,11 @@ void net_withdraw_loans(struct net_end *e)
     if (!e->any_lent)
         return;
     for (int i = 0; i < e->k; i++)
-        if (e->heads[i].kind == NET_SLOT_LENT) /* release: what follows in our memory comes after; pairs with net_loan_withdrawn */
-            atomic_store_explicit(&e->heads[i].withdrawn, 1, memory_order_release);
+        if (e->heads[i].kind == NET_SLOT_LENT)
+            atomic_store_explicit(&e->heads[i].withdrawn, 1, memory_order_relaxed);
+    /* Whatever is written to that memory from now on comes after; pairs with the fence in net_loan_withdrawn. A release store
+     * would hold back only what comes before it. */
+    atomic_thread_fence(memory_order_release);
     e->any_lent = false;
 }
 
@@ -184,6 +188,21 @@ static void make_private(char *at, size_t bytes)
     }
 }
 
+/* Is a thread of this process still writing where message `number` was offered? Its end is the message's flag or, when its
+ * operation fails, another key. */
+static bool copy_in_hand(struct net_end *e, struct net_offer *o, uint64_t key)
+{
+    uint32_t number = (uint32_t)(key >> 8);
+    /* acquire: pairs with net_drop_claim */
+    if (atomic_load_explicit(&o->key, memory_order_acquire) != key || e->failed)
+        return false;
+    if (!e->mapped && !net_end_ready_slow(e)) /* offered before a first message; the sender had slots before it claimed */
+        return true;
+    const struct net_slot *head = &e->heads[((uint32_t)e->slot + number - e->next) % (uint32_t)e->k];
+    /* acquire: pairs with the release in net_post */
+    return (uint32_t)atomic_load_explicit(&head->flag, memory_order_acquire) != number;
+}
+
 void net_detach_offers(struct net_end *e)
 {
     for (uint32_t i = 0; e->offers && i < NET_OFFERS; i++) {
@@ -192,21 +211,17 @@ void net_detach_offers(struct net_end *e)
             continue;
         e->offered_bytes[i] = 0;
         struct net_offer *o = &e->offers[i];
-        uint64_t key = atomic_load_explicit(&o->key, memory_order_relaxed);
+        uint64_t key = atomic_load_explicit(&o->key, memory_order_acquire); /* pairs with net_drop_claim */
         bool taken_back = (key & 0xff) == NET_OFFER_OPEN && atomic_compare_exchange_strong(&o->key, &key, 0);
-        if (taken_back)
+        if (taken_back || (key & 0xff) != NET_OFFER_CLAIMED) /* not claimed, or the claim was dropped */
             continue;
-        if (e->carrier == NET_SHM) {
-            net_segment_retire(e->offered_at[i]);
-            make_private(e->offered_at[i], bytes);
-            LOG(LOG_INFO, LOG_MEM, "%u bytes at %p were detached; that allocation is copied from now on", bytes, (void *)e->offered_at[i]);
+        if (e->carrier == NET_THREAD) {
+            while (copy_in_hand(e, o, key))
+                sched_yield();
             continue;
         }
-        /* A thread of this process is copying: wait for its flag, which follows at once. */
-        uint32_t number = (uint32_t)(key >> 8);
-        const struct net_slot *head = &e->heads[(uint32_t)(e->slot + (int)(number - e->next)) % (uint32_t)e->k];
-        while ((uint32_t)atomic_load_explicit(&head->flag, memory_order_acquire) != number &&
-               atomic_load_explicit(&o->key, memory_order_relaxed) == key)
-            sched_yield();
+        net_segment_retire(e->offered_at[i]);
+        make_private(e->offered_at[i], bytes);
+        LOG(LOG_INFO, LOG_MEM, "%u bytes at %p were detached; that allocation is copied from now on", bytes, (void *)e->offered_at[i]);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger.c - read one event of a ledger that its owner may be writing. Used by waiters on the same host and by whoever asks
- * what a rank is doing.
+ * what a rank is doing. tests/models/ledger_event.pml checks the protocol.
  */
 #include "watch/watch.h"
 
