@@ -263,10 +263,10 @@ static uno_err check_all_to_all_v(struct op *op)
     size_t send_end, recv_end, elem = uno_type_bytes(op->req.type);
     TRY(check_type(call, op->req.type));
     TRY(check_blocks(call, "send", op->send, op->req.counts, op->req.displs, op->req.type, c->size, &send_end));
-    TRY(check_blocks(call, "recv", op->recv, op->recv_req.counts, op->recv_req.displs, op->req.type, c->size, &recv_end));
-    if (op->req.counts[c->rank] != op->recv_req.counts[c->rank])
+    TRY(check_blocks(call, "recv", op->recv, op->recv_counts, op->recv_displs, op->req.type, c->size, &recv_end));
+    if (op->req.counts[c->rank] != op->recv_counts[c->rank])
         return err_set(UNO_ERR_ARG, "%s: rank %d sends itself %zu elements and expects %zu", call, c->rank, op->req.counts[c->rank],
-                       op->recv_req.counts[c->rank]);
+                       op->recv_counts[c->rank]);
     return check_overlap(call, op->send, send_end * elem, op->recv, recv_end * elem, false);
 }
 
@@ -275,7 +275,7 @@ uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size
 {
     struct op op = {.comm = comm,
                     .req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = send_counts, .displs = send_displs},
-                    .recv_req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = recv_counts, .displs = recv_displs},
+                    .recv_counts = recv_counts, .recv_displs = recv_displs,
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
     TRY(comm_enter(comm));
     uno_err err = check_all_to_all_v(&op);

@@ -42,7 +42,8 @@ enum op_state { OP_NOTED = 0, OP_QUEUED, OP_RUNNING, OP_DONE };
 /* One issued call. On the caller's stack for synchronous calls, else on the heap and freed by whoever sees it done. */
 struct op {
     struct uno_comm *comm;
-    struct request req, recv_req; /* recv_req: all-to-all-v's receive side */
+    struct request req;
+    const size_t *recv_counts, *recv_displs; /* all-to-all-v's receive side */
     const void *send;
     void *recv;
     unsigned char scalar_copy[16];/* premulsum: this rank's scalar */

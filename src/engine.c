@@ -40,12 +40,21 @@ static void finish(struct op *op, uno_err err)
     atomic_store_explicit(&op->state, OP_DONE, memory_order_release); /* pairs with the acquire in op_done */
 }
 
+static uno_err find_program(uno_comm *c, const struct op *op, struct cached *found)
+{
+    if (op->req.coll != UNO_ALL_TO_ALL_V)
+        return plancache_get(c, &op->req, NULL, found);
+    struct request recv_req = op->req;
+    recv_req.counts = op->recv_counts;
+    recv_req.displs = op->recv_displs;
+    return plancache_get(c, &op->req, &recv_req, found);
+}
+
 static uno_err begin(uno_comm *c, struct op *op)
 {
-    const struct request *recv_req = op->req.coll == UNO_ALL_TO_ALL_V ? &op->recv_req : NULL;
     struct cached found;
     TRY(comm_cause(c));
-    TRY(plancache_get(c, &op->req, recv_req, &found));
+    TRY(find_program(c, op, &found));
     size_t need = exec_op_bytes(found.program);
     if (need > c->run_bytes) {
         free(c->run);
@@ -55,7 +64,8 @@ static uno_err begin(uno_comm *c, struct op *op)
             return UNO_ERR_MEMORY;
         c->run_bytes = need;
     }
-    uint64_t now = clock_ns();
+    bool small = exec_program_small(found.program);
+    uint64_t now = clock_coarse_ns(); /* a precise clock would be a tenth of a small operation */
     if (++c->number == 0) /* 0 marks an event that is being written */
         c->number = 1;
     c->chain = hash_mix(c->chain, found.hash + c->number);
@@ -68,7 +78,6 @@ static uno_err begin(uno_comm *c, struct op *op)
     run->signature = (uint32_t)(c->chain >> 32);
     run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
     run->deadline_ns = c->cfg.timeout > 1e9 ? UINT64_MAX : now + (uint64_t)(c->cfg.timeout * 1e9);
-    bool small = exec_program_small(found.program);
     struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
                                   .target = small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = MIN(op->req.op, UNO_OP_DYNAMIC),
                                   .count = op->req.count, .call_site = (uint64_t)(uintptr_t)op->call_site, .start_ns = now};
@@ -321,7 +330,7 @@ static uno_err copy_arrays(const struct op *call, struct op *op)
     if (!call->req.counts)
         return UNO_OK;
     size_t n = (size_t)call->comm->size, at = 0;
-    const size_t **parts[] = {&op->req.counts, &op->req.displs, &op->recv_req.counts, &op->recv_req.displs};
+    const size_t **parts[] = {&op->req.counts, &op->req.displs, &op->recv_counts, &op->recv_displs};
     op->arrays = mem_array(4 * n, sizeof *op->arrays);
     if (!op->arrays)
         return UNO_ERR_MEMORY;

@@ -64,6 +64,13 @@ static struct key key_of(const uno_comm *comm, const struct request *req, const 
     return k;
 }
 
+/* The same request as the last one, seen without making its key. */
+static inline bool repeats(const struct key *k, const struct request *req)
+{
+    return k->coll == (int)req->coll && k->type == (int)req->type && k->count == req->count && !req->counts &&
+           (k->op == req->op || !reduces(req->coll)) && (k->root == req->root || !rooted(req->coll));
+}
+
 /* What every rank must agree on: the call and the choice. All-to-all-v's counts differ by rank and are checked per pair. */
 static uint64_t agreement(const struct key *k, const struct request *req, const struct choice *choice)
 {
@@ -97,8 +104,13 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
 uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found)
 {
     struct plancache *c = comm->cache;
-    struct key key = key_of(comm, req, recv_req);
     struct entry *e = c->last;
+    if (e && repeats(&e->key, req)) {
+        found->program = e->program;
+        found->hash = e->hash;
+        return UNO_OK;
+    }
+    struct key key = key_of(comm, req, recv_req);
     if (!e || memcmp(&e->key, &key, sizeof key) != 0) {
         uint64_t h = hash_mix(hash_mix((uint64_t)key.coll << 32 | (uint64_t)key.type << 16 | (uint64_t)key.op, key.count),
                               (uint64_t)key.root ^ key.arrays.lo);

@@ -62,6 +62,7 @@ void log_write(enum log_level level, const char *fmt, ...) UNO_PRINTF(2, 3);
 
 /* ---- clock (base/clock.c) ---------------------------------------------------------------------- */
 uint64_t clock_ns(void);                 /* CLOCK_MONOTONIC */
+uint64_t clock_coarse_ns(void);          /* the same, a few milliseconds behind, for a fraction of the price */
 uint64_t clock_after(double seconds);    /* now + seconds, saturating; < 0 or huge = UINT64_MAX (never) */
 
 /* ---- random (base/rng.c): xoshiro256**, seeded, not for secrets ------------------------------- */

@@ -90,6 +90,7 @@ struct exec_op {                      /* zero-initialised by exec_start; may liv
     uint32_t number, signature;
     uint64_t deadline_ns;
     const void *scalar;               /* premulsum: one element; NULL otherwise */
+    bool lending;                 /* messages may stay where they are */
     bool offering;                /* places of coming messages are offered in this operation */
     /* where it is */
     struct exec_lane_state lane[1];   /* tiled: program's lanes, see exec_op_bytes */

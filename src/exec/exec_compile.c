@@ -142,6 +142,7 @@ static uno_err compile_tiled(struct compiling *c, const struct request *req, con
     p->scratch_tile_bytes = (size_t)c->prog.scratch_chunks * p->tile_bytes;
     p->clear_aux = recv_req != NULL;
     p->copies_only = choice->plan->copies_only;
+    p->lends_out_of_place = choice->plan->lends_out_of_place;
     TRY(make_ends(c));
     TRY(make_fires(c));
     TRY(make_deps(c));

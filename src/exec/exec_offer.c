@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec_offer.c - which receives may offer their destination, and offering it ahead of the messages. A plain receive is offerable
+ * exec_offer.c - may this operation lend, and which receives may offer their destination, and offering it ahead of the messages. A plain receive is offerable
  * when nothing else in this rank's program touches the range: then the sender's write is the only thing that happens to it, so
  * whether it goes through a slot or straight there cannot matter to the proof.
  */
@@ -55,14 +55,11 @@ uno_err compile_offers(struct exec_program *p)
     return UNO_OK;
 }
 
-/* In place, ranges of out are read as in: then nothing is offered. */
-static bool may_offer(const struct exec_op *op)
+static bool in_place(const struct exec_op *op)
 {
     const struct exec_program *p = op->program;
-    if (!p->offers)
-        return false;
     uint64_t in = (uint64_t)(uintptr_t)op->base[PLAN_IN], out = (uint64_t)(uintptr_t)op->base[PLAN_OUT];
-    return !p->touches_in || !overlap(in, p->in_extent, out, p->out_extent);
+    return p->touches_in && overlap(in, p->in_extent, out, p->out_extent);
 }
 
 void offer_ahead(struct exec_op *op, uint32_t i)
@@ -87,11 +84,14 @@ void offer_ahead(struct exec_op *op, uint32_t i)
     }
 }
 
-void offers_begin(struct exec_op *op)
+void placing_begin(struct exec_op *op)
 {
-    op->offering = may_offer(op);
-    for (uint32_t i = 0; op->offering && i < op->program->nrecvs; i++) {
-        op_ahead(op)[i] = (struct exec_ahead){.number = op->program->recvs[i]->next};
+    const struct exec_program *p = op->program;
+    bool aliased = in_place(op);
+    op->lending = !p->copies_only || (p->lends_out_of_place && !aliased);
+    op->offering = p->offers && !aliased; /* in place, ranges of out are read as in */
+    for (uint32_t i = 0; op->offering && i < p->nrecvs; i++) {
+        op_ahead(op)[i] = (struct exec_ahead){.number = p->recvs[i]->next};
         offer_ahead(op, i);
     }
 }

@@ -56,7 +56,8 @@ struct exec_program {
     uint32_t *incoming_fires;
     bool offers, touches_in;
     uint64_t in_extent, out_extent; /* bytes */
-    bool copies_only;         /* the plan is right only when slots carry copies */
+    bool copies_only;         /* the plan is right only when slots carry copies ... */
+    bool lends_out_of_place;  /* ... on ranks that are in place */
     bool stream;              /* outputs are far larger than the caches: non-temporal stores pay */
     bool clear_aux;           /* all-to-all-v: the first message of a pair carries its byte count in clear */
     /* small */
@@ -86,7 +87,8 @@ static inline struct exec_ahead *op_ahead(struct exec_op *op)
 uno_err compile_offers(struct exec_program *p);
 /* Offer the places of the next messages of receiving end i. */
 void offer_ahead(struct exec_op *op, uint32_t i);
-void offers_begin(struct exec_op *op);
+/* At the start: may this rank lend and offer, as its buffers lie? Offers the first places. */
+void placing_begin(struct exec_op *op);
 
 uno_err small_start(struct exec_op *op);
 uno_err small_poll(struct exec_op *op, bool *moved);

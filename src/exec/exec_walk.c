@@ -125,7 +125,7 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
         enum plan_buf where = out ? f->dst_buf : f->src_buf;
         head->bytes = v->bytes;
         head->kind = NET_SLOT_BYTES;
-        if (!stays || where == PLAN_SCRATCH || raw_changes || op->program->copies_only ||
+        if (!stays || where == PLAN_SCRATCH || raw_changes || !op->lending ||
             !net_try_lend(f->send, head, stays, v->bytes))
             slot = net_send_payload(f->send);
     }
@@ -266,7 +266,7 @@ uno_err exec_start(struct exec_op *op)
         TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes));
     for (uint32_t i = 0; i < p->nrecvs; i++)
         TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes));
-    offers_begin(op);
+    placing_begin(op);
     return UNO_OK;
 }
 

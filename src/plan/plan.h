@@ -101,7 +101,8 @@ struct plan {
     int channels;         /* highest channel + 1 */
     int root;             /* for rooted collectives */
     bool in_place_ok, out_of_place_ok; /* claims, checked by verify */
-    bool copies_only;     /* right only when slots carry copies, never lent memory (set by verify) */
+    bool copies_only;     /* right only when slots carry copies, never lent memory (set by verify) ... */
+    bool lends_out_of_place; /* ... but a rank that is not in place may lend: what it lends is never written (set by verify) */
     bool needs_reduce;    /* the collective reduces */
     int k_claimed;        /* slots a connection the origin assumes (imports: 8 for LL/LL128, 2 Simple); 2 for generators */
     int *host_of;         /* nranks entries; all 0 when there is one host */

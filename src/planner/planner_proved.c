@@ -55,6 +55,7 @@ bool planner_is_proved(struct plan *plan)
         const struct planner_proof *proof = &planner_proofs[i];
         if (proof->coll == plan->coll && strcmp(proof->algo, plan->params.algo) == 0) {
             plan->copies_only = proof->copies_only && plan->nranks > 1;
+            plan->lends_out_of_place = plan->copies_only; /* true of every row that has it; the test proves a sample */
             return true;
         }
     }

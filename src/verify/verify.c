@@ -189,8 +189,12 @@ static uno_err prove_for_use(struct proof *p, struct plan *plan)
         return proof_refute_rank(p, VERIFY_WRONG, -1, "the plan claims to work neither in place nor out of place");
     uno_err err = proof_races(p, plan->in_place_ok, true);
     plan->copies_only = err == UNO_ERR_PLAN;
-    if (plan->copies_only)
+    plan->lends_out_of_place = false;
+    if (plan->copies_only) {
+        /* Races on a rank's memory depend on that rank's own aliasing and loans alone, so this holds for any mixture. */
+        plan->lends_out_of_place = plan->out_of_place_ok && proof_races(p, false, true) == UNO_OK;
         err = proof_races(p, plan->in_place_ok, false);
+    }
     TRY(err);
     *p->result = (struct verify_result){.rank = -1, .lane = -1, .step = -1};
     return prove_data_of_claims(p);

@@ -60,7 +60,7 @@ struct verify_result {
 /* UNO_OK: result filled (kind VERIFY_OK = proved). UNO_ERR_MEMORY when it could not be checked. */
 uno_err verify_plan(const struct plan *plan, const struct verify_options *opt, struct verify_result *result);
 /* What a running job asks: every claim of the plan (in place, out of place, any mixture), lent first; if only copies are
- * right sets plan->copies_only. UNO_ERR_PLAN with the reason as the sentence when refuted. */
+ * right sets plan->copies_only, and lends_out_of_place where that is enough for ranks that are not in place. UNO_ERR_PLAN with the reason as the sentence when refuted. */
 uno_err verify_for_use(struct plan *plan, int k);
 /* For imports: fill in the shapes of steps that touch only scratch and the flags of plan_step, splitting steps whose
  * firings have no consecutive shapes or different flags. A plan that is wrong may stay without; verify_plan says why.

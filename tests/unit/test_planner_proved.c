@@ -119,6 +119,7 @@ static void prove(const char *algo, uno_coll coll, int n, int channels, const bo
     if (verify_for_use(plan, 1) != UNO_OK)
         fail_msg("%s %s on %d ranks: %s", algo, coll_name(coll), n, err_text());
     bool proved = plan->copies_only;
+    assert_int_equal(plan->lends_out_of_place, plan->copies_only);
     if (copies_only)
         assert_int_equal(proved, *copies_only && n > 1);
     else {
