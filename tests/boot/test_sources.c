@@ -159,7 +159,7 @@ static void no_rank_2(struct run *run, int rank)
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
 #define SECRET "UNISONO_SECRET_FILE={dir}/secret"
-#define SHORT "UNISONO_JOIN_TIMEOUT=500ms"
+#define SHORT "UNISONO_JOIN_TIMEOUT=2s"
 #define OURS "UNISONO_RANK={rank}", "UNISONO_SIZE={size}"
 #define TORCH "RANK={rank}", "WORLD_SIZE={size}", "LOCAL_RANK={rank}", "MASTER_ADDR=localhost", "MASTER_PORT={port}"
 #define SLURM "SLURM_PROCID={rank}", "SLURM_NTASKS={size}", "SLURM_LOCALID={rank}", "SLURM_JOB_ID={port}", "SLURM_STEP_ID=0"
@@ -178,7 +178,7 @@ static const struct row rows[] = {
     {"address, late rank 0", 3, {OURS, "UNISONO_ADDR=localhost:{port}", SECRET}, "address", .in_child = late_rank_0},
     {"address, rank of another launcher", 3, {SLURM, "UNISONO_ADDR=localhost:{port}", SECRET}, "address"},
     {"address, no secret", 2, {OURS, "UNISONO_ADDR=localhost:{port}"}, .err = UNO_ERR_AUTH, .says = "UNISONO_SECRET_FILE"},
-    {"address, other secret", 2, {OURS, "UNISONO_ADDR=localhost:{port}", SECRET, "UNISONO_JOIN_TIMEOUT=1s"},
+    {"address, other secret", 2, {OURS, "UNISONO_ADDR=localhost:{port}", SECRET, "UNISONO_JOIN_TIMEOUT=3s"},
      .err = UNO_ERR_TIMEOUT, .in_child = other_secret, .err_of_others = UNO_ERR_AUTH},
     {"address, one side without", 2, {OURS, "UNISONO_ADDR=localhost:{port}", SECRET, "UNISONO_AUTH=none"}, "address"},
     {"address, unknown host", 2, {OURS, "UNISONO_ADDR=no-such-host.invalid:{port}", SECRET, SHORT}, .err = UNO_ERR_TIMEOUT,
