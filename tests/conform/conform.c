@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conform.c - starts the ranks and walks the table: conform --ranks 3 --carrier threads|shm|tcp --set types|pairwise|sizes|all
- * [--seed S]. One launch per (ranks, carrier). Without --carrier the environment's launcher decides (mpirun, unisono run, ...).
+ * [--seed S]. One launch per (ranks, carrier). Without --carrier the environment's launcher decides (mpirun, unisono run, ...), and
+ * --expect-ranks and --expect-hosts say what it must have made of it.
  * Ends with one line "conform: N passed, N failed"; exit status 1 on any failure.
  */
 #include "conform.h"
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct { int ranks; const char *carrier; enum conform_set set; uint64_t seed; bool verbose; } opt = {.ranks = 2, .set = CONFORM_PAIRWISE};
+static struct { int ranks; const char *carrier; enum conform_set set; uint64_t seed; bool verbose; int expect_ranks, expect_hosts; } opt = {.ranks = 2, .set = CONFORM_PAIRWISE};
 
 struct rank_result { long passed, failed; };
 
@@ -33,6 +34,29 @@ static bool right_carrier(uno_comm *comm)
             return false;
         }
     return !tcp || k.small_operations == 0;
+}
+
+/* Under a launcher: ranks of different hosts share no memory, ranks of one host do. */
+static bool right_hosts(uno_comm *comm)
+{
+    uno_counts k;
+    int hosts = uno_comm_hosts(comm), size = uno_comm_size(comm), beside = -1; /* ranks of my host besides me */
+    if ((opt.expect_ranks && size != opt.expect_ranks) || (opt.expect_hosts && hosts != opt.expect_hosts)) {
+        fprintf(stderr, "conform: %d ranks on %d hosts, expected %d on %d\n", size, hosts, opt.expect_ranks, opt.expect_hosts);
+        return false;
+    }
+    if (!opt.expect_hosts || uno_comm_counts(comm, &k) != UNO_OK)
+        return true;
+    for (int r = 0; r < size; r++)
+        beside += uno_comm_host_of(comm, r) == uno_comm_host_of(comm, uno_comm_rank(comm));
+    bool tcp = k.bytes[UNO_CARRIER_TCP] != 0, memory = k.bytes[UNO_CARRIER_SHM] + k.bytes[UNO_CARRIER_THREAD] != 0;
+    if (tcp != (hosts > 1) || memory != (beside > 0)) {
+        fprintf(stderr, "conform: rank %d: %d hosts, %d other ranks on this one, %llu bytes over TCP, %llu through shared memory\n",
+                uno_comm_rank(comm), hosts, beside, (unsigned long long)k.bytes[UNO_CARRIER_TCP],
+                (unsigned long long)k.bytes[UNO_CARRIER_SHM]);
+        return false;
+    }
+    return true;
 }
 
 static struct rank_result walk(uno_comm *comm)
@@ -66,7 +90,7 @@ static struct rank_result walk(uno_comm *comm)
         }
         result.passed += more;
     }
-    if (!right_carrier(comm))
+    if (!right_carrier(comm) || !right_hosts(comm))
         result.failed++;
     free(cases);
     return result;
@@ -110,10 +134,11 @@ static struct rank_result run_threads(void)
 
 static int run_process(uno_comm *comm)
 {
+    int rank = uno_comm_rank(comm);
     struct rank_result r = walk(comm);
     (void)uno_comm_destroy(comm);
     if (r.failed == 0 && opt.verbose)
-        printf("rank done\n");
+        printf("conform: rank %d: %ld passed\n", rank, r.passed);
     return r.failed ? 1 : 0;
 }
 
@@ -172,16 +197,18 @@ static struct rank_result run_processes(void)
 
 static int usage(const char *what)
 {
-    fprintf(stderr, "conform: %s; usage: conform --ranks 1..64 --carrier threads|shm|tcp --set types|pairwise|sizes|all [--seed S]\n", what);
+    fprintf(stderr, "conform: %s; usage: conform --ranks 1..64 --carrier threads|shm|tcp --set types|pairwise|sizes|all [--seed S]\n"
+            "       LAUNCHER conform [--expect-ranks N] [--expect-hosts N] [--verbose] --set ... --seed S\n", what);
     return 2;
 }
 
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {{"ranks", 1, 0, 'n'}, {"carrier", 1, 0, 'c'}, {"set", 1, 0, 's'}, {"seed", 1, 0, 'S'},
-                                          {"verbose", 0, 0, 'v'}, {0}};
+                                          {"verbose", 0, 0, 'v'}, {"expect-ranks", 1, 0, 'R'}, {"expect-hosts", 1, 0, 'H'}, {0}};
     static const char *const sets[] = {"types", "pairwise", "sizes", "all"};
     opt.seed = (uint64_t)time(NULL);
+    bool seeded = false;
     int o;
     while ((o = getopt_long(argc, argv, "n:c:s:S:v", longs, NULL)) != -1) {
         int64_t v = 0;
@@ -190,6 +217,11 @@ int main(int argc, char **argv)
             if (text_parse_int(optarg, 1, 64, &v) != UNO_OK)
                 return usage(err_text());
             opt.ranks = (int)v;
+            break;
+        case 'R': case 'H':
+            if (text_parse_int(optarg, 1, 65536, &v) != UNO_OK)
+                return usage(err_text());
+            *(o == 'R' ? &opt.expect_ranks : &opt.expect_hosts) = (int)v;
             break;
         case 'c': opt.carrier = optarg; break;
         case 's': {
@@ -201,7 +233,10 @@ int main(int argc, char **argv)
             opt.set = (enum conform_set)i;
             break;
         }
-        case 'S': opt.seed = strtoull(optarg, NULL, 0); break;
+        case 'S':
+            opt.seed = strtoull(optarg, NULL, 0);
+            seeded = true;
+            break;
         case 'v': opt.verbose = true; break;
         default: return usage("unknown option");
         }
@@ -209,6 +244,8 @@ int main(int argc, char **argv)
     struct rank_result r;
     if (!opt.carrier) {
         uno_comm *comm;
+        if (!seeded) /* every process must walk the same table */
+            opt.seed = 1;
         if (uno_comm_init_env(&comm, NULL) != UNO_OK) {
             fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
             return 1;
