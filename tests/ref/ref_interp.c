@@ -198,6 +198,8 @@ static void combine(uno_type type, int op, char *acc, const char *more, size_t n
 {
     if (type == UNO_INT64)
         EACH(uint64_t) /* sums wrap; the tests use no negative numbers with min and max */
+    else if (type == UNO_INT32)
+        EACH(uint32_t)
     else if (type == UNO_FLOAT32)
         EACH(float)
     else
@@ -213,6 +215,8 @@ static void operand(struct interp *x, const struct lane *l, int at, const char *
     uno_type type = x->run->req->type;
     if (f != 1 && type == UNO_INT64)
         SCALE(uint64_t, *a * (uint64_t)f)
+    else if (f != 1 && type == UNO_INT32)
+        SCALE(uint32_t, *a * (uint32_t)f)
     else if (f != 1 && type == UNO_FLOAT32)
         SCALE(float, *a * (float)f)
     else if (f != 1)
@@ -229,6 +233,8 @@ static void finish_average(struct interp *x, size_t n)
     int ranks = x->run->plan->nranks;
     if (x->run->req->type == UNO_INT64)
         SCALE(int64_t, *a / ranks)
+    else if (x->run->req->type == UNO_INT32)
+        SCALE(int32_t, *a / ranks)
     else if (x->run->req->type == UNO_FLOAT32)
         SCALE(float, *a / (float)ranks)
     else

@@ -10,7 +10,7 @@
 
 struct ref_run {
     const struct plan *plan;
-    const struct request *req;  /* type int64, float32 or float64; op sum, prod, min, max, avg */
+    const struct request *req;  /* type int32, int64, float32 or float64; op sum, prod, min, max, avg */
     const void *const *in;      /* by rank (virtual); in place: the caller lets them point into out, or the reverse */
     void *const *out;
     const double *scale;        /* by rank: what a raw contribution is multiplied with (premulsum); NULL = 1 */

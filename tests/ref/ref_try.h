@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ref_try.h - run the reference interpreter on made-up data and compare with what the collective means, computed from its
- * definition and not from the plan.
+ * ref_try.h - run the reference interpreter on made-up data and compare with what the collective means.
  */
 #ifndef UNO_REF_TRY_H
 #define UNO_REF_TRY_H
 
+#include "ref_data.h"
 #include "ref_interp.h"
-
-enum ref_place { REF_OUT_OF_PLACE, REF_IN_PLACE, REF_MIXED };
 
 struct ref_case {
     const struct plan *plan;
