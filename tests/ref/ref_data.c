@@ -23,16 +23,16 @@ size_t ref_data_elems(const struct ref_data *d, int rank, enum plan_buf buf)
     return own ? d->counts[rank] : d->total;
 }
 
-/* Sizes around the boundaries: nothing, less than a unit, several tiles, uneven. */
+/* Sizes around the boundaries: nothing, less than a unit, uneven. */
 static void choose_sizes(struct ref_data *d)
 {
     const struct plan *plan = d->plan;
-    size_t most = d->tile * (1 + rng_below(&d->rng, d->most_tiles)) * (size_t)plan->parts;
     d->req = (struct request){.coll = plan->coll, .type = d->type, .op = d->op, .root = plan->root};
-    d->req.count = rng_below(&d->rng, 8) == 0 ? rng_below(&d->rng, 9) : rng_below(&d->rng, most + 1);
-    bool v = (plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER) && rng_below(&d->rng, 2);
+    d->req.count = rng_below(&d->rng, 8) == 0 ? rng_below(&d->rng, MIN(9, d->most_count + 1)) :
+                                                 rng_below(&d->rng, d->most_count + 1);
+    bool v = !d->no_v && (plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER) && rng_below(&d->rng, 2);
     for (int r = 0; r < plan->nranks; r++) {
-        d->counts[r] = v ? rng_below(&d->rng, most + 1) : d->req.count;
+        d->counts[r] = v ? rng_below(&d->rng, d->most_count + 1) : d->req.count;
         d->displs[r] = d->total;
         d->total += d->counts[r];
     }
@@ -223,8 +223,8 @@ bool ref_data_right(const struct ref_data *d, char *why, size_t why_bytes)
     for (int r = 0; plan->coll != UNO_BARRIER && r < plan->nranks; r++)
         for (size_t i = 0; plan_has_buf(plan, r, PLAN_OUT) && i < ref_data_elems(d, r, PLAN_OUT); i++)
             if (!element_right(d, r, i)) {
-                snprintf(why, why_bytes, "rank %d: out element %zu of %zu is wrong (%s of %s, tile %zu elements)", r, i,
-                         ref_data_elems(d, r, PLAN_OUT), coll_name(d->req.coll), type_name(d->type), d->tile);
+                snprintf(why, why_bytes, "rank %d: out element %zu of %zu is wrong (%s of %s)", r, i,
+                         ref_data_elems(d, r, PLAN_OUT), coll_name(d->req.coll), type_name(d->type));
                 return false;
             }
     return true;

@@ -16,8 +16,8 @@ struct ref_data {
     enum ref_place place;
     uno_type type;              /* int32, int64, float32 */
     int op;                     /* sum, avg, min, max; UNO_OP_DYNAMIC: a sum of scaled contributions */
-    size_t tile;                /* elements */
-    size_t most_tiles;          /* a chunk */
+    size_t most_count;
+    bool no_v;                  /* blocks are equal; else some requests are V forms */
     struct rng rng;             /* goes on after it */
     uno_err (*alloc)(void **ptr, size_t bytes); /* buffers; both NULL: malloc and free */
     uno_err (*release)(void *ptr);
