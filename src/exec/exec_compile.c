@@ -25,6 +25,9 @@ static int real_rank(const struct compiling *c, int v)
 static uno_err make_ends(struct compiling *c)
 {
     struct exec_program *p = c->p;
+    if (c->choice->plan->channels > NET_CHANNELS)
+        return err_set(UNO_ERR_PLAN, "plan %s has %d channels; %d can be executed", c->choice->plan->name,
+                       c->choice->plan->channels, NET_CHANNELS);
     p->nsends = (uint32_t)c->prog.nsends;
     p->nrecvs = (uint32_t)c->prog.nrecvs;
     p->sends = mem_array(p->nsends + 1, sizeof *p->sends);

@@ -177,10 +177,10 @@ static inline void net_release(struct net_end *e)
 }
 
 /* ---- the control region of a rank (shared memory carriers) ------------------------------------------------- */
-#define NET_CHANNELS 8           /* channels of a pair for collectives */
-#define NET_P2P_CHANNEL 8        /* the pair's point-to-point messages: headers, small payloads, grants */
-#define NET_P2P_BULK 9           /* large point-to-point data */
-#define NET_PAIR_ENDS 10         /* rows a peer has in the tables */
+#define NET_CHANNELS 32          /* channels of a pair for collectives; published schedules use up to 32 */
+#define NET_P2P_CHANNEL NET_CHANNELS    /* the pair's point-to-point messages: headers, small payloads, grants */
+#define NET_P2P_BULK (NET_CHANNELS + 1) /* large point-to-point data */
+#define NET_PAIR_ENDS (NET_CHANNELS + 2) /* rows a peer has in the tables */
 #define NET_RING_ENTRIES 16
 #define NET_LINE_PAYLOAD 56
 #define NET_ENTRY_LINES 8

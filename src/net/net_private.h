@@ -9,7 +9,8 @@
 
 #include "net.h"
 
-#define REGION_COUNTERS_PER_RANK (NET_PAIR_ENDS + 1)
+#define REGION_COUNTERS_PER_RANK (NET_PAIR_ENDS + 2) /* the groups' row takes the place of two channels */
+_Static_assert(NET_PAIR_ENDS % 2 == 0, "rows come in pairs");
 
 struct slot_extent {              /* a segment of this rank that slots are carved from */
     struct slot_extent *next;
@@ -41,20 +42,28 @@ struct net_comm {
     int ngroup;
 };
 
+/* By pairs of channels, then by peer: channels that nobody uses so take no memory, and neighbouring lines, which processors
+ * like to fetch together, belong to one peer. */
+static inline size_t region_row(const struct net_region *r, int peer, int channel)
+{
+    return ((size_t)(channel / 2) * r->size + (size_t)peer) * 2 + (size_t)(channel % 2);
+}
+static inline struct net_counter *region_credit(struct net_region *r, int source, int channel)
+{
+    return (struct net_counter *)((char *)r + r->offset_released) + region_row(r, source, channel);
+}
 static inline _Atomic uint32_t *region_counter(struct net_region *r, int source, int channel, bool group)
 {
-    struct net_counter *c = (struct net_counter *)((char *)r + r->offset_released);
-    return &c[(size_t)source * REGION_COUNTERS_PER_RANK + (size_t)(group ? NET_PAIR_ENDS : channel)].value;
+    return &region_credit(r, source, group ? NET_PAIR_ENDS : channel)->value;
 }
 static inline struct net_offer *region_offers(struct net_region *r, int source, int channel)
 {
-    struct net_counter *c = (struct net_counter *)((char *)r + r->offset_released);
-    return c[(size_t)source * REGION_COUNTERS_PER_RANK + (size_t)channel].offer;
+    return region_credit(r, source, channel)->offer;
 }
 static inline struct net_place *region_place(struct net_region *r, int dest, int channel, bool group)
 {
     struct net_place *p = (struct net_place *)((char *)r + r->offset_places);
-    return group ? &p[(size_t)r->size * NET_PAIR_ENDS] : &p[(size_t)dest * NET_PAIR_ENDS + (size_t)channel];
+    return group ? &p[(size_t)r->size * NET_PAIR_ENDS] : &p[region_row(r, dest, channel)];
 }
 static inline struct net_segment_ref *region_segments(struct net_region *r)
 {
