@@ -388,13 +388,23 @@ static uno_err result_of(struct op *op)
     return op->err;
 }
 
+/* The call was not issued: what it had brought along goes. */
+static uno_err not_issued(struct op *call, uno_err err)
+{
+    if (call->group_owns_p2p)
+        free(call->p2p);
+    return err;
+}
+
 uno_err engine_issue(struct op *call)
 {
+    uno_err err;
     if (group_open())
-        return group_note(call);
+        return (err = group_note(call)) == UNO_OK ? UNO_OK : not_issued(call, err);
     if (!call->stream) {
         if (!run_at_once(call)) {
-            TRY(engine_queue(call));
+            if ((err = engine_queue(call)) != UNO_OK)
+                return not_issued(call, err);
             (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
         }
         if (call->group_owns_p2p)
@@ -402,8 +412,9 @@ uno_err engine_issue(struct op *call)
         return result_of(call);
     }
     struct op *op;
-    TRY(engine_copy_call(call, &op));
-    uno_err err = engine_queue(op);
+    if ((err = engine_copy_call(call, &op)) != UNO_OK)
+        return not_issued(call, err);
+    err = engine_queue(op);
     if (err != UNO_OK) {
         op_free(op);
         return err;

@@ -10,6 +10,7 @@
 
 #define SETTLE_NS 1000000          /* the winner writes its sentence within microseconds, unless it was killed */
 #define GONE_PATIENCE_NS 500000000 /* what a dead rank of another host sent arrives within this, or never */
+#define EXPLAIN_NS 300000000
 #define LEDGER_FIRST_NS 50000      /* a wait this long is worth a look at other ranks' ledgers */
 #define LEDGER_AGAIN_NS 1000000
 
@@ -212,8 +213,10 @@ static uno_err look_gone(uno_comm *c, uint32_t number)
 
 uno_err fail_explain_unreachable(uno_comm *c)
 {
-    if (atomic_load_explicit(&c->ngone, memory_order_acquire) == 0)
-        return UNO_ERR_UNREACHABLE;
+    /* The connection may know of a goodbye a moment before the steward does. */
+    for (uint64_t until = clock_ns() + EXPLAIN_NS; atomic_load_explicit(&c->ngone, memory_order_acquire) == 0; sched_yield())
+        if (clock_ns() > until)
+            return UNO_ERR_UNREACHABLE;
     char why[ERR_TEXT_BYTES];
     snprintf(why, sizeof why, "%s", err_text());
     return err_set(UNO_ERR_PEER_DEAD, "%s (%.700s)", c->gone[0].text, why);

@@ -103,12 +103,12 @@ void job_drop(struct job *job)
     pthread_mutex_unlock(&list_lock);
     if (job->watch)
         watch_goodbye(job->watch);
-    if (job->net)
+    watch_stop(job->watch); /* first: an abort that it was just told of still goes out with what is drained */
+    job->watch = NULL;
+    if (job->net) {
         net_proc_drain(job->net, 1000000000u);
-    if (job->watch)
-        watch_stop(job->watch);
-    if (job->net)
         net_proc_free(job->net);
+    }
     pthread_mutex_destroy(&job->lock);
     free(job->links);
     free(job->members);

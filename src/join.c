@@ -32,6 +32,7 @@ struct joining {
     struct boot *boot;
     struct join_info *infos;
     struct text settings;
+    bool met;                  /* the exchanges about memory are over: from here on a failure is told to everybody */
 };
 
 static uint64_t own_start_ticks(void)
@@ -475,11 +476,34 @@ static uno_err exchange_all(struct joining *j, const uno_id *id, uint64_t deadli
     TRY(check_versions(j));
     TRY(check_settings(j));
     TRY(map_host(j));
+    j->met = true;
     if (c->nhosts == 1 && c->job->net) {
         net_proc_free(c->job->net);
         c->job->net = NULL;
     }
     return fill_job(j);
+}
+
+/* All ranks join or none does; the lowest failing rank's sentence is everyone's. */
+static uno_err agree(struct joining *j, uno_err err)
+{
+    struct { int32_t code; char text[252]; } mine = {.code = (int32_t)err}, *all = NULL;
+    int size = j->comm->size;
+    if (err != UNO_OK)
+        snprintf(mine.text, sizeof mine.text, "%.250s", err_text());
+    all = mem_array((size_t)size, sizeof *all);
+    if (!all)
+        return UNO_ERR_MEMORY;
+    uno_err said = boot_exchange(j->boot, &mine, sizeof mine, all);
+    for (int r = 0; r < size && said == UNO_OK; r++) {
+        all[r].text[sizeof all[r].text - 1] = 0;
+        if (all[r].code && r == j->comm->rank)
+            said = err_set(err, "%s", mine.text);
+        else if (all[r].code)
+            said = err_set((uno_err)all[r].code, "rank %d failed: %s", r, all[r].text);
+    }
+    free(all);
+    return said;
 }
 
 /* Once a process, by the first communicator. */
@@ -518,15 +542,17 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     }
     if (err == UNO_OK && nranks > 1)
         err = start_steward(j.comm);
+    if (j.met && nranks > 1)
+        err = agree(&j, err);
     if (j.boot)
         boot_close(j.boot);
     free(j.infos);
     text_free(&j.settings);
     if (err != UNO_OK) {
         char text[ERR_TEXT_BYTES];
-        snprintf(text, sizeof text, "%s", err_text());
+        snprintf(text, sizeof text, "rank %d of %d could not join: %.900s", rank, nranks, err_text());
         comm_free(j.comm);
-        return err_set(err, "rank %d of %d could not join: %s", rank, nranks, text);
+        return err_set(err, "%s", text);
     }
     if (rank == 0)
         LOG(LOG_INFO, LOG_INIT, "joined, %d ranks on %d host%s", nranks, j.comm->nhosts, j.comm->nhosts == 1 ? "" : "s");

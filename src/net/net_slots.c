@@ -106,8 +106,8 @@ uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, 
     if (index >= n || n > NET_MAX_SEGMENTS)
         return err_set(UNO_ERR_INTERNAL, "rank %d points to a shared segment %u of %u", peer, index, n);
     size_t had = m->cap;
+    TRY(mem_grow(&m->ref, &m->cap_ref, index + 1, sizeof *m->ref)); /* first: cap counts what both have */
     TRY(mem_grow(&m->base, &m->cap, index + 1, sizeof *m->base));
-    TRY(mem_grow(&m->ref, &m->cap_ref, m->cap, sizeof *m->ref));
     for (size_t i = had; i < m->cap; i++)
         m->base[i] = NULL;
     if (!m->base[index]) {

@@ -16,6 +16,7 @@
 #define RETRY_FIRST_NS 20000000ull
 #define RETRY_LAST_NS 1000000000ull
 #define DROP_LANE_NS 2000000000ull      /* a lane that cannot connect while another one works */
+#define REFUSED_NS 1000000000ull        /* never connected, and refused: peers listen before they join, so it has ended */
 #define FIRST_GIVE_UP_NS 10000000000ull /* never connected */
 #define AGAIN_GIVE_UP_NS 5000000000ull  /* all paths lost */
 #define RESERVE_RATIO 8
@@ -317,7 +318,7 @@ static void give_up(struct net_link *l, uint64_t now)
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for. */
 static bool hopeless(const struct net_link *l, uint64_t now)
 {
-    bool refused = l->was_up, failed = l->nlanes > 0;
+    bool refused = l->was_up || now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
     for (int i = 0; i < l->nlanes; i++) {
         const struct tcp_lane *n = &l->lanes[i];
         refused &= n->why == TCP_WHY_REFUSED;

@@ -48,22 +48,32 @@ static void disagree_rank(int rank)
 {
     const struct disagreement *d = &disagreements[now_case->arg];
     uno_config config = UNO_CONFIG_INIT;
-    config.timeout_s = 6;
+    config.timeout_s = now_carrier == TCP ? 2 : 6;
     uno_comm *comm = join_as(rank, now_case->ranks, &config);
-    CHECK(uno_barrier(comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    uno_err err = uno_barrier(comm, NULL); /* a slow rank may still be in it when the others have failed */
     atomic_store(&sh->mark_ns, clock_ns());
-    uno_err err = make_call(rank == 2 ? &d->one : &d->rest, comm);
+    err = err == UNO_OK ? make_call(rank == 2 ? &d->one : &d->rest, comm) : err;
     for (int i = 0; i < 3 && err == UNO_OK; i++)
         err = uno_all_reduce(in, out, i == 1 ? 50000 : 1, UNO_FLOAT32, UNO_SUM, comm, NULL);
     note(rank, err, comm);
     CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy");
 }
 
+/* On one host the ledgers tell at once. Over TCP a mismatch shows in the first message that both sides have in common; where the two
+ * plans have none, or slots of different size, only the deadline tells. */
 static void disagree_judge(const int *statuses)
 {
+    const struct disagreement *d = &disagreements[now_case->arg];
     expect_all_zero(statuses);
-    for (int r = 0; r < now_case->ranks; r++)
-        expect(r, UNO_ERR_MISMATCH, now_carrier == SHM ? disagreements[now_case->arg].says : "rank", 3);
+    bool same_plan = d->rest.coll == d->one.coll && d->rest.count == d->one.count && d->rest.coll != UNO_REDUCE;
+    for (int r = 0; r < now_case->ranks; r++) {
+        if (now_carrier == SHM)
+            expect(r, UNO_ERR_MISMATCH, d->says, 3);
+        else if (same_plan || sh->outcome[r].err != UNO_ERR_TIMEOUT)
+            expect(r, UNO_ERR_MISMATCH, "rank", 3);
+        else
+            expect(r, UNO_ERR_TIMEOUT, "rank", 6);
+    }
 }
 
 /* Per-rank counts of the v forms, and messages whose two ends differ. */
@@ -77,10 +87,11 @@ static void disagree_v_rank(int rank)
     size_t counts[3] = {5, 7, 1000}, other[3] = {5, 8, 999};
     bool odd = rank == 1;
     size_t n = now_case->arg == V_SEND_LARGE ? 100000 : 10;
-    uno_err err;
-    CHECK(uno_barrier(comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    uno_err err = uno_barrier(comm, NULL);
     atomic_store(&sh->mark_ns, clock_ns());
-    switch (now_case->arg) {
+    switch (err == UNO_OK ? now_case->arg : -1) {
+    case -1:
+        break;
     case V_GATHER:
         err = uno_all_gather_v(in, out, odd ? other : counts, NULL, UNO_FLOAT32, comm, NULL);
         break;
@@ -370,8 +381,7 @@ static void huge_rank(int rank)
     free(buf);
 }
 
-/* disagree_root_reduce: over TCP the two rings have no connection in common, and only the deadline tells. */
-#define DISAGREE(i, name) {"disagree_" name, 3, (i) == 10 ? SHM : ANY, 20, disagree_rank, disagree_judge, NULL, 0, i}
+#define DISAGREE(i, name) {"disagree_" name, 3, ANY, 20, disagree_rank, disagree_judge, NULL, 0, i}
 const struct fault_case fault_cases_calls[] = {
     DISAGREE(0, "count_small"), DISAGREE(1, "count_targets"), DISAGREE(2, "count_tiled"), DISAGREE(3, "count_algorithms"),
     DISAGREE(4, "count_zero"), DISAGREE(5, "type"), DISAGREE(6, "type_tiled"), DISAGREE(7, "op"), DISAGREE(8, "root"),
