@@ -7,7 +7,7 @@
  *   coll    (perf_coll.c)     the collectives: counts, calls, expected results, bandwidth factors
  *   data    (perf_data.c, perf_number.c)  inputs whose exact result does not depend on order, and the comparison
  *   limit   (perf_limit.c)    what the machine allows for the same collective and size
- *   report  (perf_report.c, perf_json.c)  nccl-tests' table, lines of our own after it, JSON
+ *   report  (perf_report.c, perf_remarks.c, perf_json.c)  nccl-tests' table, lines of our own after it, JSON
  */
 #ifndef UNO_CLI_PERF_H
 #define UNO_CLI_PERF_H
@@ -45,7 +45,7 @@ struct perf_options {
     double timeout_s;        /* 0 = the library's */
     enum perf_average average;
     enum perf_buffers buffers;
-    bool shared_memory, limit, explain, first_look; /* first_look: called without any argument */
+    bool shared_memory, limit, explain, explain_all, first_look; /* first_look: called without any argument */
     const char *output_file; /* -J */
     const char *json_file;   /* --json */
     char notes[512];         /* lines "# ...\n" about options without effect */
@@ -205,7 +205,9 @@ void report_header(struct report *r, const struct crew *c, size_t max_bytes);
 void report_line(struct report *r, const struct line *line);
 /* A line on a terminal while a run is long; text NULL removes it. */
 void report_progress(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Footer, own lines, JSON. Returns the exit status. */
+/* The lines of our own after the table, as asked. */
+void report_remarks(struct report *r);
+/* Footer, remarks, JSON. Returns the exit status. */
 int report_close(struct report *r);
 void report_free(struct report *r);
 void report_json_write(struct report *r, FILE *f);

@@ -26,17 +26,18 @@ static void print_option(const struct row *row)
 {
     char left[64];
     int n = row->letter ? snprintf(left, sizeof left, "  -%c, ", row->letter) : snprintf(left, sizeof left, "      ");
-    snprintf(left + n, sizeof left - (size_t)n, "--%s %s", row->name, row->arg ? row->arg : "");
-    printf("%-32s ", left);
+    snprintf(left + n, sizeof left - (size_t)n, "--%s%s%s", row->name, row->arg && row->arg[0] != '[' ? " " : "",
+             row->arg ? row->arg : "");
+    printf("%-32s", left);
     /* Wrap the help text at 118 columns. */
-    size_t column = 33;
+    size_t column = 32;
     for (const char *word = row->help; *word;) {
         size_t length = strcspn(word, " ");
         if (column + length > 118) {
-            printf("\n%33s", "");
-            column = 33;
+            printf("\n%32s", "");
+            column = 32;
         }
-        printf("%.*s ", (int)length, word);
+        printf(" %.*s", (int)length, word);
         column += length + 1;
         word += length;
         word += *word == ' ';
@@ -221,7 +222,10 @@ static bool parse_option(int id, const char *arg, struct perf_options *o)
         return true;
     case OPT_JSON:        o->json_file = arg; return true;
     case OPT_LIMIT:       o->limit = true; return true;
-    case OPT_EXPLAIN:     o->explain = true; return true;
+    case OPT_EXPLAIN:
+        o->explain = true;
+        o->explain_all = arg && strcmp(arg, "all") == 0;
+        return !arg || o->explain_all || bad(id, arg, "all, or nothing");
     case OPT_PERCENTILES: o->percentiles = true; return true;
     default:              return true;
     }
@@ -308,7 +312,8 @@ enum options_answer perf_options_parse(int argc, char **argv, struct perf_option
     struct option longs[OPTIONS + 1] = {0};
     char letters[3 * OPTIONS + 2] = ":"; /* ':' first: a missing argument is told apart */
     for (int i = 0; i < OPTIONS; i++) {
-        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument, NULL, FIRST_CODE + i};
+        int takes = !rows[i].arg ? no_argument : rows[i].arg[0] == '[' ? optional_argument : required_argument;
+        longs[i] = (struct option){rows[i].name, takes, NULL, FIRST_CODE + i};
         if (rows[i].letter) {
             size_t n = strlen(letters);
             snprintf(letters + n, sizeof letters - n, "%c%s", rows[i].letter, rows[i].arg ? ":" : "");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perf_report.c - nccl-tests' table, byte for byte, and lines of our own. Parsers in the wild take everything between the
- * last line with "out-of-place" and "# Out of bounds values" for rows, and some stop at the first line that is none; so our
- * own lines come after the averages, start with '#', and never contain that word.
+ * perf_report.c - nccl-tests' table, byte for byte. Parsers in the wild take everything between the last line with
+ * "out-of-place" and "# Out of bounds values" for rows, and some stop at the first line that is none; so our own lines
+ * (perf_remarks.c) come after the averages.
  */
 #include "perf.h"
 
@@ -247,84 +247,7 @@ void report_line(struct report *r, const struct line *line)
     r->lines[r->line_count++] = *line;
 }
 
-/* ---- own lines --------------------------------------------------------------------------------------------------- */
-
-static void print_limits(struct report *r)
-{
-    FILE *f = r->table;
-    if (*r->limit_note) {
-        fprintf(f, "# %s\n#\n", r->limit_note);
-        return;
-    }
-    fprintf(f, "# limit: the same result by plain copies and sums in memory that all ranks have mapped, by the same number of\n"
-               "#        workers, measured in this run; the best kernel counts. share: limit / time, 100%% = as fast as that.\n");
-    fprintf(f, "# %10s  %8s  %6s  %10s  %6s  %6s  %6s   %s\n", "size", "type", "redop", "limit(us)", "busbw", "share", "share2", "kernel");
-    for (size_t i = 0; i < r->line_count; i++) {
-        const struct line *l = &r->lines[i];
-        char t[32], b[32];
-        if (l->limit_us <= 0) {
-            fprintf(f, "# %10zu  %8s  %6s  not measured: %s\n", l->bytes, perf_type_word(l->type), perf_op_word(l->op),
-                    l->limit_how ? l->limit_how : "does not fit");
-            continue;
-        }
-        fprintf(f, "# %10zu  %8s  %6s  %10s  %6s  %5.0f%%  %5.0f%%   %s\n", l->bytes, perf_type_word(l->type),
-                perf_op_word(l->op), report_number(l->limit_us, 10, t),
-                report_number(l->halves[0].bus_bw * l->halves[0].time_us / l->limit_us, 6, b),
-                100 * l->limit_us / l->halves[0].time_us, 100 * l->limit_us / l->halves[1].time_us, l->limit_how);
-    }
-    fprintf(f, "#\n");
-}
-
-static void print_percentiles(struct report *r)
-{
-    FILE *f = r->table;
-    fprintf(f, "# iterations, slowest rank (us): p50, p99 and longest of each half of the line\n");
-    fprintf(f, "# %10s  %8s  %6s  %8s  %8s  %8s  %8s  %8s  %8s\n", "size", "type", "redop", "p50", "p99", "max", "p50", "p99", "max");
-    for (size_t i = 0; i < r->line_count; i++) {
-        const struct line *l = &r->lines[i];
-        fprintf(f, "# %10zu  %8s  %6s", l->bytes, perf_type_word(l->type), perf_op_word(l->op));
-        for (int h = 0; h < 2; h++) {
-            const struct iter_stats *s = &l->halves[h].stats;
-            char a[32], b[32], c[32];
-            fprintf(f, "  %8s  %8s  %8s", report_number(s->p50_us, 8, a), report_number(s->p99_us, 8, b),
-                    report_number(s->max_us, 8, c));
-        }
-        fputc('\n', f);
-    }
-    fprintf(f, "#\n");
-}
-
-static void print_explanations(struct report *r)
-{
-    FILE *f = r->table;
-    char size[32];
-    const char *before = NULL;
-    for (size_t i = 0; i < r->line_count; i++) {
-        const struct line *l = &r->lines[i];
-        if (!l->explained || (before && strcmp(before, l->explained) == 0))
-            continue;
-        before = l->explained;
-        fprintf(f, "# from %s: %s\n", out_bytes(size, sizeof size, l->bytes), l->explained);
-    }
-    fprintf(f, "# rank 0 in this run: ");
-    for (int k = 0; k < UNO_CARRIER_COUNT; k++)
-        if (r->counts.messages[k])
-            fprintf(f, "%s carried %s in %llu messages; ", uno_carrier_name((uno_carrier)k),
-                    out_bytes(size, sizeof size, r->counts.bytes[k]), (unsigned long long)r->counts.messages[k]);
-    fprintf(f, "%s read in place; ", out_bytes(size, sizeof size, r->counts.lent_bytes));
-    fprintf(f, "%llu small and %llu tiled operations; ", (unsigned long long)r->counts.small_operations,
-            (unsigned long long)r->counts.tiled_operations);
-    fprintf(f, "waits ended in %llu polls, %llu yields, %llu sleeps\n#\n", (unsigned long long)r->counts.waits_spin,
-            (unsigned long long)r->counts.waits_yield, (unsigned long long)r->counts.waits_sleep);
-}
-
-static void print_memory(struct report *r)
-{
-    for (int i = 0; i < r->rank_count; i++)
-        fprintf(r->table, "# Memory of rank %d: %ld KB resident at the end, %ld KB when it had joined, %ld KB are the benchmark's "
-                          "buffers\n", i, r->ranks[i].rss_end_kb, r->ranks[i].rss_start_kb, r->ranks[i].own_kb);
-    fprintf(r->table, "#\n");
-}
+/* ---- end ----------------------------------------------------------------------------------------------------------- */
 
 static void print_footer(struct report *r, double min_bw, bool bw_good)
 {
@@ -332,14 +255,7 @@ static void print_footer(struct report *r, double min_bw, bool bw_good)
     fprintf(f, "# %-20s : %d %s\n", "Out of bounds values", r->bad_lines, r->bad_lines ? "FAILED" : "OK");
     fprintf(f, "# %-20s : %g %s\n", "Avg bus bandwidth", report_average(r), min_bw < 0 ? "" : bw_good ? "OK" : "FAILED");
     fprintf(f, "#\n");
-    if (r->o->percentiles)
-        print_percentiles(r);
-    if (r->o->limit)
-        print_limits(r);
-    if (r->o->explain)
-        print_explanations(r);
-    if (r->o->memory_report)
-        print_memory(r);
+    report_remarks(r);
     fprintf(f, "# Collective test concluded: %s_perf\n", r->o->coll->name);
 }
 

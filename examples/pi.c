@@ -23,6 +23,6 @@ int main(void)
     if (uno_all_reduce(&part, &pi, 1, UNO_FLOAT64, UNO_SUM, comm, NULL) != UNO_OK)
         return fail(comm);
     if (rank == 0)
-        printf("%d ranks: pi is about %.7f\n", size, pi);
+        printf("%d rank%s: pi is about %.7f\n", size, size == 1 ? "" : "s", pi);
     return uno_comm_destroy(comm) == UNO_OK ? 0 : 1;
 }

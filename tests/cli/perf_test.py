@@ -200,7 +200,22 @@ def case_default():
     out, _ = run(["-b", "8", "-e", "8", "-n", "1"])
     assert re.search(r"^# ranks: [2-4] processes started here", out, re.M), out
     out, _ = run([], timeout=300)
-    assert "# limit:" in out and "# from 8 B: " in out and len(rows(out)) == 8, out
+    assert "# limit:" in out and len(rows(out)) == 8, out
+    assert len(re.findall(r"^# plans: .*, at 16 MB \S+ .*$", out, re.M)) == 1, out
+
+
+def case_explain():
+    args = ["-b", "8", "-e", "256K", "-f", "8", "-n", "1", "-t", "2"]
+    out, _ = run(args + ["--explain"], env={"UNISONO_ALGO": "ring"})
+    assert len(re.findall("^# plans: ring", out, re.M)) == 1 and "# from " not in out, out
+    out, _ = run(args + ["--explain", "-d", "all"])  # a line for each walk through the sizes
+    assert len(re.findall("^# plans: ", out, re.M)) == 12, out
+    out, _ = run(args + ["--explain=all"])
+    assert len(re.findall("^# from ", out, re.M)) == 6 and "# rank 0 in this run: " in out, out
+    out, _ = run(["sendrecv"] + args + ["--explain"])
+    assert len(re.findall("^# plans: sends and receives", out, re.M)) == 1, out
+    _, err = run(args + ["--explain=some"], status=2)
+    assert "--explain" in err and "all" in err, err
 
 
 def case_tool():
