@@ -527,6 +527,22 @@ static uno_err configure_process(const struct config *cfg, int rank)
     return err;
 }
 
+/* Settings without effect are said once a process, and on a host by its lowest rank alone. */
+static void report_settings(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set_explicit(&said, memory_order_relaxed)) /* alone: nothing is passed through it */
+        config_report();
+}
+
+static bool lowest_of_host(const struct joining *j)
+{
+    for (int r = 0; r < j->comm->rank; r++)
+        if (same_host(&j->infos[r], &j->infos[j->comm->rank]))
+            return false;
+    return true;
+}
+
 static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, const struct config *cfg, const char *name)
 {
     TRY(configure_process(cfg, rank));
@@ -544,6 +560,8 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
         err = start_steward(j.comm);
     if (j.met && nranks > 1)
         err = agree(&j, err);
+    if (err == UNO_OK && lowest_of_host(&j))
+        report_settings();
     if (j.boot)
         boot_close(j.boot);
     free(j.infos);
@@ -658,8 +676,10 @@ uno_err join_all(uno_comm **comms, int n, const uno_config *config)
     TRY(configure_process(&cfg, -1));
     memset(comms, 0, (size_t)n * sizeof *comms);
     uno_err err = join_locally(comms, n, &cfg, config ? config->name : NULL);
-    if (err == UNO_OK)
+    if (err == UNO_OK) {
+        report_settings();
         return UNO_OK;
+    }
     char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text, "%s", err_text());
     for (int r = 0; r < n; r++) {

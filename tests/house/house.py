@@ -15,6 +15,7 @@ Exit status 0 = kept, 1 = broken, with one line a finding.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -332,7 +333,8 @@ def self_test():
                 found.append("%s does not find %s: %s" % (rule.__name__, path, text.strip()))
             os.remove(os.path.join(root, path))
         plant(root, {"include/bad.h": "static inline int *f(void *p) { return p; }\nsize_t n;\n"})
-        if len(rule_headers(root, "cc", "c++")) != 2:
+        # Without a C++ compiler meson leaves the rule out, so there is nothing to try.
+        if shutil.which("c++") and len(rule_headers(root, "cc", "c++")) != 2:
             found.append("rule_headers does not find a header that compiles in neither language")
         if declared(root, ["unisono.h"]) != {"uno_version"}:
             found.append("declared() reads %s" % declared(root, ["unisono.h"]))
