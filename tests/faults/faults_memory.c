@@ -128,9 +128,12 @@ static void descriptors_rank(int unused)
             if ((pid[r] = fork()) == 0) {
                 alarm(15);
                 get_id(r);
+                struct rlimit before;
+                CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0, "getrlimit");
                 if (r == 1)
-                    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){n, n}) == 0, "setrlimit");
+                    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){n, before.rlim_max}) == 0, "setrlimit");
                 try_rank(r, false, NULL, 0);
+                CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0, "setrlimit"); /* a leak checker opens files at exit */
                 exit(0);
             }
         for (int r = 0; r < 2; r++) {
