@@ -152,7 +152,7 @@ UNO_API int uno_version(void);
 /* Return the name of an error code as a static string ("UNO_ERR_TIMEOUT"). Never fails. */
 UNO_API const char *uno_err_name(uno_err err);
 /* Return the sentence of the last error of `comm` on this rank, or, with NULL, of the calling thread.
- * The string lives until the next failing call on that communicator (thread); never NULL. */
+ * The string is this thread's and lives until its next failing call, or its fourth next question; never NULL. */
 UNO_API const char *uno_last_error(const uno_comm *comm);
 /* Return the size of one element in bytes, 0 for an unknown type. */
 UNO_API size_t uno_type_bytes(uno_type type);

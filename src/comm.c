@@ -351,7 +351,16 @@ int uno_version(void)
 
 const char *uno_last_error(const uno_comm *comm)
 {
-    return comm && comm->magic == COMM_MAGIC ? comm->last_error : err_text();
+    /* A copy: the progress thread may put down the next error meanwhile. Several, for calls that name several communicators. */
+    static _Thread_local struct { unsigned next; char text[4][ERR_TEXT_BYTES]; } copies;
+    if (!comm || comm->magic != COMM_MAGIC)
+        return err_text();
+    char *copy = copies.text[copies.next++ % ARRAY_LEN(copies.text)];
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->fail_lock;
+    pthread_mutex_lock(lock);
+    memcpy(copy, comm->last_error, sizeof comm->last_error);
+    pthread_mutex_unlock(lock);
+    return copy;
 }
 
 uno_err uno_get_id(uno_id *id)

@@ -49,14 +49,15 @@ enum log_topic { /* bit numbers, for the subsystem filter */
     LOG_ENV = 1 << 5, LOG_MEM = 1 << 6, LOG_BOOT = 1 << 7, LOG_WATCH = 1 << 8, LOG_TOPO = 1 << 9,
     LOG_ALL_TOPICS = 0x3ff
 };
-extern enum log_level log_level_now; /* written once by log_configure */
+extern enum log_level log_level_now; /* written once by log_configure, while other threads may log: relaxed */
 extern unsigned log_topics_now;
 /* Set level, topics (bits), a label put in every line ("rank 3"; copied) and a file (NULL = stderr). */
 void log_configure(enum log_level level, unsigned topics, const char *label, FILE *file);
 void log_write(enum log_level level, const char *fmt, ...) UNO_PRINTF(2, 3);
 #define LOG(level, topic, ...)                                                       \
     do {                                                                             \
-        if ((level) <= log_level_now && ((level) == LOG_WARN || ((topic) & log_topics_now))) \
+        if ((level) <= __atomic_load_n(&log_level_now, __ATOMIC_RELAXED) &&          \
+            ((level) == LOG_WARN || ((topic) & __atomic_load_n(&log_topics_now, __ATOMIC_RELAXED)))) \
             log_write((level), __VA_ARGS__);                                         \
     } while (0)
 
