@@ -390,10 +390,11 @@ static uno_err bind_port(struct server *s, const struct boot_id *id)
 {
     uno_err err = UNO_ERR_SYSTEM;
     for (int p = 0; p < id->ports && err != UNO_OK; p++) {
-        /* A server of this process that is about to end may hold the port: an earlier communicator of the same job. */
+        /* Who holds the port may let go of it: a server of an earlier communicator that is about to end, or a rank that looks for
+         * us, whose own connection was given this very port. */
         for (int patience = 0; patience < 400 && err != UNO_OK; patience++) {
             err = sock_listen((uint16_t)(id->port + p * id->port_step), &s->listen_fd, &s->port);
-            if (err == UNO_OK || id->ports > 1 || id->port == 0 || boot_servers_running() == 0)
+            if (err == UNO_OK || id->ports > 1 || id->port == 0)
                 break;
             usleep(5000);
         }

@@ -142,10 +142,24 @@ static int run_process(uno_comm *comm)
     return r.failed ? 1 : 0;
 }
 
-static int child(int rank, const uno_id *id, int out)
+/* Rank 0 makes the id and hands it to the others; every process was forked before any thread existed. */
+static bool share_id(int rank, const int pipes[2], uno_id *id)
+{
+    if (rank != 0)
+        return read(pipes[0], id, sizeof *id) == (ssize_t)sizeof *id;
+    if (uno_get_id(id) != UNO_OK)
+        return false;
+    for (int r = 1; r < opt.ranks; r++)
+        if (write(pipes[1], id, sizeof *id) != (ssize_t)sizeof *id)
+            return false;
+    return true;
+}
+
+static int child(int rank, const int id_pipes[2], int out)
 {
     uno_comm *comm;
-    if (uno_comm_init_rank(&comm, opt.ranks, id, rank, NULL) != UNO_OK) {
+    uno_id id;
+    if (!share_id(rank, id_pipes, &id) || uno_comm_init_rank(&comm, opt.ranks, &id, rank, NULL) != UNO_OK) {
         fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
         return 1;
     }
@@ -156,30 +170,26 @@ static int child(int rank, const uno_id *id, int out)
     return r.failed != 0;
 }
 
-/* The id's server is a thread of this process, so this process stays and only forks. */
 static struct rank_result run_processes(void)
 {
     struct rank_result worst = {0};
-    uno_id id;
-    int pipes[2];
+    int pipes[2], id_pipes[2];
     pid_t pids[64];
     if (strcmp(opt.carrier, "tcp") == 0) {
         setenv("UNISONO_SHM_DISABLE", "1", 1);
         setenv("UNISONO_SOCKET_IFNAME", "lo", 1);
     }
-    if (pipe(pipes) != 0)
+    if (pipe(pipes) != 0 || pipe(id_pipes) != 0)
         return (struct rank_result){0, 1};
     fflush(NULL);
-    if (uno_get_id(&id) != UNO_OK) {
-        fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
-        return (struct rank_result){0, 1};
-    }
     for (int r = 0; r < opt.ranks; r++) {
         pids[r] = fork();
         if (pids[r] == 0)
-            _exit(child(r, &id, pipes[1]));
+            _exit(child(r, id_pipes, pipes[1]));
     }
     close(pipes[1]);
+    close(id_pipes[0]);
+    close(id_pipes[1]);
     for (int r = 0; r < opt.ranks; r++) {
         int status;
         waitpid(pids[r], &status, 0);
