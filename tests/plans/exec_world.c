@@ -34,6 +34,7 @@ static uno_err connect_rank(struct world *w, const struct world_options *opt, st
                                      .host = opt->host_of ? opt->host_of[q] : 0};
     struct net_comm_options net = {.id = 1, .rank = r, .size = w->size, .peers = peers, .region = me->region,
                                    .lend = opt->lend, .first = opt->first};
+    me->world = w;
     me->env.rank = r;
     me->env.size = w->size;
     me->env.region = me->region;
@@ -124,6 +125,8 @@ static void finish(struct world_rank *me, uno_err err)
         snprintf(me->text, sizeof me->text, "rank %d waits for %s rank %d", me->env.rank, what, peer);
     } else if (err != UNO_OK) {
         snprintf(me->text, sizeof me->text, "rank %d: %s", me->env.rank, err_text());
+    } else if (me->world->call->returned) {
+        me->world->call->returned(me->world->call->arg, me->env.rank);
     }
 }
 
@@ -187,6 +190,7 @@ uno_err world_run(struct world *w, const struct world_call *call, bool threads, 
     if (++w->number == 0) /* 0 marks an event that is being written */
         w->number = 1;
     drop_programs(w);
+    w->call = call;
     for (int r = 0; r < w->size; r++)
         TRY(begin(w, call, r, clock_ns() + DEADLINE_NS));
     for (int r = 0; r < w->size && !threads; r++)

@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 
 struct world_rank {
+    struct world *world;
     struct exec_env env;
     struct net_segment *segment;
     struct net_region *region;
@@ -22,6 +23,7 @@ struct world {
     struct world_rank *ranks;
     struct net_region **regions;
     uint32_t number;            /* of the last operation */
+    const struct world_call *call;
     struct rng rng;
 };
 struct world_options {
@@ -40,6 +42,8 @@ struct world_call {
     const struct request *req;
     char *const *in, *const *out;       /* by rank */
     const void *const *scalar;          /* by rank; NULL = none */
+    void (*returned)(void *arg, int rank); /* as soon as a rank is done with success; in its thread */
+    void *arg;
 };
 /* Compile and run one operation on all ranks. threads: a thread a rank that waits as callers do; else the calling thread moves
  * them in random order until nothing moves. What compiling returns; a rank's own end is in its result. *stuck: some rank can

@@ -64,12 +64,23 @@ static uno_err world_for(const struct trial *t)
 static struct ref_data data_of(const struct trial *t)
 {
     struct ref_data d = {.plan = t->real, .place = t->place, .type = t->type, .op = t->op, .most_count = t->most_count,
-                         .no_v = t->small};
+                         .tile = t->tile_bytes / uno_type_bytes(t->type), .no_v = t->small};
     rng_seed(&d.rng, t->seed);
     return d;
 }
 
-static uno_err execute(const struct trial *t, const struct ref_data *d, bool *stuck)
+/* What a rank has when its call returns; then its memory is overwritten at once, as its owner may. */
+static void take_results(void *arg, int rank)
+{
+    struct ref_data *d = arg;
+    for (int i = 2 * rank; i < 2 * rank + 2; i++)
+        if (d->blocks[i]) {
+            memcpy(d->results[i], d->blocks[i], d->block_bytes[i]);
+            memset(d->blocks[i], 0xa5, d->block_bytes[i]);
+        }
+}
+
+static uno_err execute(const struct trial *t, struct ref_data *d, bool *stuck)
 {
     int n = t->real->nranks;
     char scalars[n][16];
@@ -83,9 +94,14 @@ static uno_err execute(const struct trial *t, const struct ref_data *d, bool *st
     }
     struct world_call call = {.choice = {.plan = t->plan, .small = t->small, .shift = t->shift, .k = t->k,
                                          .tile_bytes = t->tile_bytes, .scratch_tiles = t->scratch_tiles},
-                              .req = &d->req, .in = d->in, .out = d->out, .scalar = t->op >= UNO_OP_DYNAMIC ? scalar : NULL};
+                              .req = &d->req, .in = d->in, .out = d->out, .scalar = t->op >= UNO_OP_DYNAMIC ? scalar : NULL,
+                              .returned = take_results, .arg = d};
     TRY(world_for(t));
-    return world_run(&world, &call, t->threads, stuck);
+    TRY(world_run(&world, &call, t->threads, stuck));
+    for (int i = 0; i < 2 * n; i++)
+        if (d->blocks[i] && world.ranks[i / 2].result == UNO_OK)
+            memcpy(d->blocks[i], d->results[i], d->block_bytes[i]);
+    return UNO_OK;
 }
 
 static uno_err interpret(const struct trial *t, struct ref_data *d, struct ref_outcome *outcome)
@@ -138,13 +154,22 @@ static enum outcome judge(const struct trial *t, struct ref_data *a, struct ref_
     return same_memory(a, b, why, why_bytes) ? RIGHT : OTHER_BITS;
 }
 
+static uno_err alloc_pages(void **ptr, size_t bytes)
+{
+    return posix_memalign(ptr, 4096, bytes) == 0 ? UNO_OK : UNO_ERR_MEMORY;
+}
+
+static uno_err free_pages(void *ptr)
+{
+    free(ptr);
+    return UNO_OK;
+}
+
 static enum outcome run_trial(const struct trial *t, char *why, size_t why_bytes)
 {
     struct ref_data a = data_of(t), b = data_of(t);
-    if (t->carrier == NET_SHM) {
-        a.alloc = net_mem_alloc;
-        a.release = net_mem_free;
-    }
+    a.alloc = t->carrier == NET_SHM ? net_mem_alloc : alloc_pages;
+    a.release = t->carrier == NET_SHM ? net_mem_free : free_pages;
     why[0] = 0;
     enum outcome o = judge(t, &a, &b, why, why_bytes);
     if (o == STUCK || o == FAILED)
@@ -182,13 +207,13 @@ static void draw(struct trial *t, size_t most_bytes)
     t->op = t->real->needs_reduce && t->real->coll != UNO_BARRIER ? ops[rng_below(&rng, ARRAY_LEN(ops))] : UNO_SUM;
     t->tile_bytes = tiles[rng_below(&rng, 2) + (t->lend && rng_below(&rng, 4) ? 2 : 0)];
     t->scratch_tiles = 1 + (int)rng_below(&rng, 3);
-    size_t most = (size_t)t->tile_bytes * (1 + rng_below(&rng, 4)) * (size_t)t->real->parts;
+    size_t most = (size_t)t->tile_bytes * (1 + rng_below(&rng, 6)) * (size_t)t->real->parts;
     t->most_count = t->real->coll == UNO_BARRIER ? 0 : MIN(most, most_bytes) / uno_type_bytes(t->type);
 }
 
 /* ---- cases and published schedules ------------------------------------------------------------------------------ */
 
-static int seeds_healthy = 12, seeds_faulty = 60;
+static int seeds_healthy = 30, seeds_faulty = 60;
 
 static struct trial trial_of(const struct check *k, const struct plan *plan, int i)
 {
@@ -199,11 +224,19 @@ static struct trial trial_of(const struct check *k, const struct plan *plan, int
     return t;
 }
 
+static void copy_where_not_proved(struct plan_case *c, const struct check *k, const struct trial *t)
+{
+    c->plan->copies_only = !k->lent && t->lend;
+    c->plan->lends_out_of_place = false;
+    if (k->place == REF_MIXED)
+        (void)verify_for_use(c->plan, k->k); /* marks it; run_plans compares its verdict */
+}
+
 static void check_proved(struct plan_case *c, const struct check *k)
 {
     for (int i = 0; i < seeds_healthy; i++) {
         struct trial t = trial_of(k, c->plan, i);
-        c->plan->copies_only = !k->lent && t.lend;
+        copy_where_not_proved(c, k, &t);
         t.threads = i % 5 == 4 && t.real->nranks <= 8;
         must_be_right(&t, c->file);
     }
@@ -218,7 +251,7 @@ static void check_refuted(struct plan_case *c, const struct check *k)
     char why[400];
     for (int i = 0; i < most && !shown; i++) {
         struct trial t = trial_of(k, c->plan, i);
-        c->plan->copies_only = !k->lent && t.lend;
+        copy_where_not_proved(c, k, &t);
         enum outcome o = run_trial(&t, why, sizeof why);
         stuck += o == STUCK;
         shown += o == WRONG_DATA;

@@ -23,16 +23,29 @@ size_t ref_data_elems(const struct ref_data *d, int rank, enum plan_buf buf)
     return own ? d->counts[rank] : d->total;
 }
 
-/* Sizes around the boundaries: nothing, less than a unit, uneven. */
+/* Sizes around the boundaries: nothing, less than a unit, uneven, an element more or less than whole tiles. */
+static size_t choose_count(struct ref_data *d)
+{
+    size_t whole = d->tile * (size_t)d->plan->parts, near_whole;
+    switch (rng_below(&d->rng, 8)) {
+    case 0: return rng_below(&d->rng, MIN(9, d->most_count + 1));
+    case 1:
+    case 2:
+    case 3:
+        near_whole = whole * (1 + rng_below(&d->rng, d->most_count / whole + 1)) + rng_below(&d->rng, 3) - 1;
+        return MIN(d->most_count, near_whole);
+    default: return rng_below(&d->rng, d->most_count + 1);
+    }
+}
+
 static void choose_sizes(struct ref_data *d)
 {
     const struct plan *plan = d->plan;
     d->req = (struct request){.coll = plan->coll, .type = d->type, .op = d->op, .root = plan->root};
-    d->req.count = rng_below(&d->rng, 8) == 0 ? rng_below(&d->rng, MIN(9, d->most_count + 1)) :
-                                                 rng_below(&d->rng, d->most_count + 1);
+    d->req.count = choose_count(d);
     bool v = !d->no_v && (plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER) && rng_below(&d->rng, 2);
     for (int r = 0; r < plan->nranks; r++) {
-        d->counts[r] = v ? rng_below(&d->rng, d->most_count + 1) : d->req.count;
+        d->counts[r] = v ? choose_count(d) : d->req.count;
         d->displs[r] = d->total;
         d->total += d->counts[r];
     }
@@ -64,7 +77,8 @@ static char *make_block(struct ref_data *d, size_t n, int at)
     else if (d->alloc(&d->blocks[at], bytes) != UNO_OK)
         d->blocks[at] = NULL;
     char *p = d->blocks[at];
-    if (!p)
+    d->results[at] = malloc(bytes);
+    if (!p || !d->results[at])
         return NULL;
     d->block_bytes[at] = n * d->elem;
     for (size_t i = 0; i < n; i++)
@@ -114,9 +128,10 @@ uno_err ref_data_make(struct ref_data *d)
     d->in = calloc(n, sizeof *d->in);
     d->out = calloc(n, sizeof *d->out);
     d->blocks = calloc(2 * n, sizeof *d->blocks);
+    d->results = calloc(2 * n, sizeof *d->results);
     d->block_bytes = calloc(2 * n, sizeof *d->block_bytes);
     d->scale = calloc(n, sizeof *d->scale);
-    if (!d->own || !d->in || !d->out || !d->blocks || !d->block_bytes || !d->scale)
+    if (!d->own || !d->in || !d->out || !d->blocks || !d->results || !d->block_bytes || !d->scale)
         return UNO_ERR_MEMORY;
     choose_sizes(d);
     for (size_t r = 0; r < n; r++)
@@ -138,7 +153,10 @@ void ref_data_free(struct ref_data *d)
     free(d->own);
     free(d->in);
     free(d->out);
+    for (int i = 0; d->results && i < 2 * d->plan->nranks; i++)
+        free(d->results[i]);
     free(d->blocks);
+    free(d->results);
     free(d->block_bytes);
     free(d->scale);
 }

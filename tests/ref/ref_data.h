@@ -16,7 +16,7 @@ struct ref_data {
     enum ref_place place;
     uno_type type;              /* int32, int64, float32 */
     int op;                     /* sum, avg, min, max; UNO_OP_DYNAMIC: a sum of scaled contributions */
-    size_t most_count;
+    size_t most_count, tile;    /* elements; tile: to have sizes around whole tiles */
     bool no_v;                  /* blocks are equal; else some requests are V forms */
     struct rng rng;             /* goes on after it */
     uno_err (*alloc)(void **ptr, size_t bytes); /* buffers; both NULL: malloc and free */
@@ -28,6 +28,7 @@ struct ref_data {
     char **own;                 /* by rank: what it contributes, safe from being overwritten */
     char **in, **out;           /* what the plan works on; may alias; NULL where a rank has none */
     void **blocks;              /* allocations: 2 a rank */
+    void **results;             /* room for a copy of each */
     size_t *block_bytes;
     double *scale;
 };

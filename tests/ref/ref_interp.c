@@ -34,6 +34,7 @@ struct interp {
     struct wire *wires;
     char **scratch;             /* by rank: S x chunks x tile */
     int *loans;                 /* rank x S: lent scratch not yet read */
+    size_t *begun;              /* by rank: tiles that one of its lanes has begun */
     int nlanes, nwires;
     size_t tiles, elem;
     char *value;                /* what the firing in hand makes */
@@ -123,8 +124,9 @@ static uno_err make_all(struct interp *x)
     x->sends = calloc(n, sizeof *x->sends);
     x->recvs = calloc(n, sizeof *x->recvs);
     x->loans = calloc(n * (size_t)run->scratch_tiles, sizeof *x->loans);
+    x->begun = calloc(n, sizeof *x->begun);
     x->value = malloc(run->tile_elems * x->elem);
-    if (!x->progs || !x->scratch || !x->loans || !x->value || !x->lane0 || !x->sends || !x->recvs)
+    if (!x->progs || !x->scratch || !x->loans || !x->begun || !x->value || !x->lane0 || !x->sends || !x->recvs)
         return UNO_ERR_MEMORY;
     for (int r = 0; r < (int)n; r++)
         TRY(make_rank(x, r));
@@ -163,6 +165,7 @@ static void free_all(struct interp *x)
     free(x->progs);
     free(x->scratch);
     free(x->loans);
+    free(x->begun);
     free(x->value);
     free(x->lanes);
     free(x->wires);
@@ -305,10 +308,11 @@ static bool firing_elems(const struct interp *x, const struct lane *l, const str
     return s->op == PLAN_NOP || l->tile < plan_tiles(len, tile);
 }
 
+/* A rank begins a tile once: after that, loans are this tile's own. */
 static const char *may_begin_tile(const struct interp *x, const struct lane *l)
 {
     size_t s = (size_t)x->run->scratch_tiles;
-    if (l->tile < s)
+    if (l->tile < s || l->tile < x->begun[l->rank])
         return NULL;
     for (int i = 0; i < x->progs[l->rank].nlanes; i++)
         if (x->lanes[x->lane0[l->rank] + i].tile <= l->tile - s)
@@ -355,6 +359,7 @@ static const struct plan_step *step_of(const struct interp *x, const struct lane
 static void go_on(struct interp *x, struct lane *l, const struct plan_step *s)
 {
     size_t n;
+    x->begun[l->rank] = MAX(x->begun[l->rank], l->tile + 1);
     if (firing_elems(x, l, s, &n) && s->op != PLAN_NOP)
         fire(x, l, s, n);
     if (++l->i < s->count)

@@ -9,6 +9,7 @@ static uno_err try_it(const struct ref_case *c, struct ref_data *d, enum ref_fau
     static const size_t tiles[] = {8, 16, 24};
     rng_seed(&d->rng, c->seed);
     size_t tile = tiles[rng_below(&d->rng, 3)];
+    d->tile = tile;
     d->most_count = tile * (1 + rng_below(&d->rng, 4)) * (size_t)c->plan->parts;
     d->op = c->plan->needs_reduce && rng_below(&d->rng, 2) ? UNO_OP_DYNAMIC : UNO_SUM;
     TRY(ref_data_make(d));
