@@ -141,13 +141,17 @@ static bool poll_one(struct world_rank *me)
     return moved || err != UNO_ERR_IN_PROGRESS;
 }
 
-/* Random ranks many times, then each once; when that moved nothing three times over, nothing ever will. */
+/* Random ranks many times, some until they stand still, then each once; when that moved nothing three times over, nothing ever will. */
 static void move_all(struct world *w)
 {
     for (int idle = 0; idle < 3;) {
         bool moved = false;
-        for (int i = 0; i < 2 * w->size; i++)
-            moved |= poll_one(&w->ranks[rng_below(&w->rng, (uint64_t)w->size)]);
+        for (int i = 0; i < 2 * w->size; i++) {
+            struct world_rank *any = &w->ranks[rng_below(&w->rng, (uint64_t)w->size)];
+            int polls = rng_below(&w->rng, 2) ? 1 : 4;
+            while (polls-- > 0 && poll_one(any))
+                moved = true;
+        }
         for (int r = 0; r < w->size; r++)
             moved |= poll_one(&w->ranks[r]);
         idle = moved ? 0 : idle + 1;
