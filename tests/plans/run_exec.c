@@ -291,10 +291,10 @@ static void check_generated(struct plan *plan, const struct plan *real, int shif
         for (int how = 0; how < (k == 2 ? 12 : 6); how++, i++) {
             struct trial t = {.plan = plan, .real = real, .shift = shift, .k = k, .place = (enum ref_place)(how % 3),
                               .carrier = how / 3 % 2 ? NET_SHM : NET_THREAD, .lend = how / 6 || (k != 2 && how % 2),
-                              .seed = hash_mix(seed0 * 1000 + (uint64_t)i, plan->id.lo),
-                              .threads = how % 4 == k};
+                              .threads = how % 4 == k, .seed = hash_mix(seed0 * 1000 + (uint64_t)i, plan->id.lo)};
             draw(&t, 1 << 19);
-            if (how == (k == 2 ? 9 : k == 1 ? 1 : 5) && plan->coll != UNO_BARRIER) { /* chunks cut at page boundaries, whose tiles can be offered */
+            /* Chunks cut at page boundaries, whose tiles can be offered. */
+            if (how == (k == 2 ? 9 : k == 1 ? 1 : 5) && plan->coll != UNO_BARRIER) {
                 t.tile_bytes = 32768;
                 t.most_count = (size_t)plan->parts * 160000 / uno_type_bytes(t.type);
             }
