@@ -26,8 +26,11 @@ static bool touched_elsewhere(const struct exec_program *p, const struct exec_fi
 
 uno_err compile_offers(struct exec_program *p)
 {
+    size_t messages = 0; /* a firing with a list takes several */
+    for (uint32_t i = 0; i < p->nfires; i++)
+        messages += (size_t)p->fires[i].nrecv;
     p->incoming = mem_array(p->nrecvs + 1, sizeof *p->incoming);
-    p->incoming_fires = mem_array(p->nfires + 1, sizeof *p->incoming_fires);
+    p->incoming_fires = mem_array(messages + 1, sizeof *p->incoming_fires);
     if (!p->incoming || !p->incoming_fires)
         return UNO_ERR_MEMORY;
     for (uint32_t i = 0; i < p->nfires; i++) {
