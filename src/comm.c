@@ -432,6 +432,8 @@ uno_err uno_comm_finalize(uno_comm *comm)
         return UNO_OK; /* failed: nothing can be finished, and the cause was told by the failing call */
     }
     TRY(comm_enter(comm));
+    if (group_holds(comm))
+        return comm_leave(comm, err_set(UNO_ERR_USAGE, "uno_comm_finalize: the open group holds calls of this communicator"));
     uno_err err = engine_drain(comm);
     atomic_store(&comm->finalized, 1);
     atomic_store_explicit(&comm->region->goodbye, 1, memory_order_release); /* pairs with the acquire in said_goodbye */
@@ -446,10 +448,16 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
     if (!job_knows(comm)) /* looked up, not looked into: it may be freed */
         return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator of this process (destroyed before?)");
+    if (group_holds(comm))
+        return err_set(UNO_ERR_USAGE, "uno_comm_destroy: the open group holds calls of this communicator");
     if (!atomic_load(&comm->finalized) || comm_adopt(comm) != UNO_OK)
         (void)uno_comm_finalize(comm);
     job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);
+    if (engine_busy(comm)) { /* by a thread that called while this one finalized */
+        (void)comm_fail(comm, UNO_ERR_ABORTED, comm->rank, true, "the communicator was destroyed before the operation began");
+        engine_fail_all(comm);
+    }
     requests_orphan(comm);
     comm_free(comm);
     return UNO_OK;

@@ -4,7 +4,7 @@
  * their way. The meeting place of the deciding side (planner) and the moving side (exec, net); no other folder sees it.
  *
  * Locks, in the order they may be taken: job->lock; comm->walk (moves data; held by one walker); comm->issue (short, protects
- * the queue of issued operations); stream->lock (short). A walker may take issue and stream locks.
+ * the queue of issued operations); the lock of stream.c (short). A walker may take issue and the streams' lock.
  */
 #ifndef UNO_COMM_H
 #define UNO_COMM_H
@@ -65,8 +65,8 @@ static inline bool op_done(const struct op *op)
     return atomic_load_explicit(&op->state, memory_order_acquire) == OP_DONE;
 }
 
-/* finished: its last collective, 0 where its ledger cannot be read. since_ns: when it was noticed. */
-struct gone_rank { int rank; uint32_t finished; bool in_order; uint64_t since_ns; char text[256]; };
+/* finished: its last collective, if its ledger tells of any. since_ns: when it was noticed. */
+struct gone_rank { int rank; bool finished_any; uint32_t finished; bool in_order; uint64_t since_ns; char text[256]; };
 
 struct premulsum { bool used; uno_type type; unsigned char scalar[16]; };
 
@@ -107,8 +107,7 @@ struct uno_comm {
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
     uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
     uint64_t look_ns;
-    int suspect;                  /* rank that seemed gone and needed at the last look, during that operation; -1 */
-    uint32_t suspect_number;
+    struct suspect { int rank; uint32_t number; } gone_suspect, left_suspect; /* see missed_twice; rank -1: nobody */
     uint64_t small_operations, tiled_operations;
 
     pthread_mutex_t issue;
@@ -126,6 +125,7 @@ struct uno_comm {
     struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
     _Atomic int ngone;
     struct uno_request *requests; /* not released yet; under issue */
+    _Atomic int nrequests;        /* of them; relaxed */
     struct premulsum **ops;       /* under issue */
     size_t nops, cap_ops;
 };
@@ -137,15 +137,17 @@ struct uno_comm {
 uno_err engine_issue(struct op *call);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
-/* Progress until op is done (NULL: until `done(arg)`), holding or sharing the walk lock. */
+/* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
 uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 /* Move several communicators until all operations of the list (next_in_group) are done. */
 void engine_wait_group(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
 void engine_kick(void);                  /* wake, or start, the progress thread */
+void engine_forked(void);                /* in a forked child: it has no progress thread yet */
 void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
 uno_err engine_drain(uno_comm *comm);    /* until everything issued is done, and can be read when we are gone */
+bool engine_busy(uno_comm *comm);        /* are calls issued that have not ended? Requests do not count */
 bool engine_seen(void *comm);            /* nobody must still map memory of ours to read what was sent */
 void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */
 void engine_look_now(uno_comm *comm);    /* walk lock held: fail what must fail */
@@ -173,7 +175,8 @@ void job_attach(struct job *job, uno_comm *comm);    /* refs++ */
 void job_unlist(uno_comm *comm);                     /* jobs_snapshot finds it no more */
 void job_detach(uno_comm *comm);                     /* refs--; the last one drops the job */
 void job_drop(struct job *job);                      /* nobody uses it: say goodbye and free */
-/* All communicators alive in this process, each held (active++) until comm_release. */
+/* All communicators alive in this process, each held (active++) until comm_release. Returns how many there are; with more than
+ * cap only cap are stored and held. */
 size_t jobs_snapshot(uno_comm **comms, size_t cap);
 void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
@@ -200,20 +203,23 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
 /* ---- request.c ------------------------------------------------------------------------------------------------------- */
 uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request);
 void requests_orphan(uno_comm *comm);    /* the communicator goes: requests that nobody waited for stay with their owners */
+bool requests_elsewhere(const uno_comm *comm); /* are there requests of other communicators that nobody has waited for yet? */
 uno_err ops_add(uno_comm *comm, const void *scalar, uno_type type, uno_op *op);
 uno_err ops_remove(uno_comm *comm, uno_op op);
 void ops_free(uno_comm *comm);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
 bool group_open(void);
-uno_err group_note(const struct op *call);
+void group_note(struct op *op);          /* takes op over */
+bool group_holds(const uno_comm *comm);  /* are calls of this communicator noted in the open group? */
 struct group_join { uno_comm **comm; int nranks, rank; uno_id id; uno_config config; };
 uno_err group_note_join(const struct group_join *join);
 
 /* ---- stream.c --------------------------------------------------------------------------------------------------------- */
-/* May op start, as far as its stream is concerned? Advances events at the head. */
+/* May op start, as far as its stream is concerned? */
 bool stream_ready(struct op *op);
 uno_err stream_append(struct op *op);
 void stream_op_done(struct op *op, uno_err err);
+void streams_forked(void);               /* in a forked child */
 
 #endif

@@ -130,6 +130,28 @@ static struct op *take_ready(uno_comm *c)
     return op;
 }
 
+/* The next request (isend, irecv) behind collectives that are not done: it has no place in their order, and a peer may want it
+ * first. Only uno_send and uno_recv are not overtaken: messages match in the order of issue. */
+static struct op *take_request(uno_comm *c)
+{
+    if (atomic_load_explicit(&c->queued, memory_order_relaxed) == 0)
+        return NULL;
+    struct op *op, *before = NULL;
+    pthread_mutex_lock(&c->issue);
+    for (op = c->queue_head; op && !op->p2p; op = op->next_in_comm)
+        before = op;
+    if (op && op->group_owns_p2p)
+        op = NULL;
+    if (op) {
+        *(before ? &before->next_in_comm : &c->queue_head) = op->next_in_comm;
+        if (c->queue_tail == op)
+            c->queue_tail = before;
+        atomic_fetch_sub_explicit(&c->queued, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&c->issue);
+    return op;
+}
+
 /* Point-to-point calls do not occupy the communicator: they are handed over and finish on their own. */
 static void start_op(uno_comm *c, struct op *op)
 {
@@ -210,6 +232,8 @@ void engine_step(uno_comm *c, bool *moved)
         *moved = true;
         start_op(c, op);
     }
+    for (struct op *op; (op = take_request(c)) != NULL; *moved = true)
+        start_op(c, op);
     if (p2p_busy(c->p2p))
         p2p_poll(c->p2p, moved);
     uno_err err = p2p_broken(c->p2p);
@@ -224,25 +248,9 @@ void engine_step(uno_comm *c, bool *moved)
         finish_p2p(c);
 }
 
-/* Called while something waits: has the communicator failed under it? */
-void engine_look_now(uno_comm *c)
+/* Failed communicator: what was issued and not started ends with the cause, whatever its streams wait for. */
+static void fail_queued(uno_comm *c)
 {
-    uint32_t number = c->current ? c->run->number : 0;
-    uint64_t deadline = c->current ? c->run->deadline_ns : UINT64_MAX;
-    uno_err err = engine_look(c, number, deadline);
-    if (err == UNO_OK)
-        return;
-    if (c->current)
-        fail_current(c, err);
-    p2p_fail(c->p2p, -1, err);
-    if (c->p2p_running)
-        finish_p2p(c);
-}
-
-void engine_fail_all(uno_comm *c)
-{
-    pthread_mutex_lock(&c->walk); /* whoever holds it is looking, and leaves: the communicator has failed */
-    engine_look_now(c);
     pthread_mutex_lock(&c->issue);
     struct op *op = c->queue_head;
     c->queue_head = c->queue_tail = NULL;
@@ -256,8 +264,28 @@ void engine_fail_all(uno_comm *c)
             finish(op, comm_cause(c));
         op = next;
     }
+}
+
+/* Called while something waits: has the communicator failed under it? */
+void engine_look_now(uno_comm *c)
+{
+    uint32_t number = c->current ? c->run->number : 0;
+    uint64_t deadline = c->current ? c->run->deadline_ns : UINT64_MAX;
+    uno_err err = engine_look(c, number, deadline);
+    if (err == UNO_OK)
+        return;
+    if (c->current)
+        fail_current(c, err);
+    fail_queued(c);
+    p2p_fail(c->p2p, -1, err);
     if (c->p2p_running)
         finish_p2p(c);
+}
+
+void engine_fail_all(uno_comm *c)
+{
+    pthread_mutex_lock(&c->walk); /* whoever holds it is looking, and leaves: the communicator has failed */
+    engine_look_now(c);
     pthread_mutex_unlock(&c->walk);
 }
 
@@ -268,6 +296,7 @@ static uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
 {
     struct exec_wait wait = {0};
     uno_err result = UNO_OK;
+    bool kicked = false;
     while (!done(arg)) {
         bool moved = false;
         engine_step(c, &moved);
@@ -278,21 +307,60 @@ static uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
         uint32_t number = c->current ? c->run->number : 0;
         if (exec_pause(&c->env, &wait, number, c->current ? c->run->deadline_ns : UINT64_MAX, true) != UNO_OK)
             engine_look_now(c);
+        if (__builtin_expect(wait.stage != 0 && !kicked, 0)) {
+            kicked = true;
+            if (requests_elsewhere(c)) /* a peer may need them before it comes here */
+                engine_kick();
+        }
         if (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns && !done(arg)) {
             result = UNO_ERR_IN_PROGRESS;
             break;
         }
     }
     exec_wait_end(&c->env, &wait);
+    if (__builtin_expect(p2p_owes(c->p2p), 0))
+        engine_kick(); /* the answer did not fit now; nobody else here waits for it */
     return result;
+}
+
+/* Whoever has the walk lock moves everybody's operations, and may keep it long after ours have ended: do not wait for the lock
+ * alone. false: done, or the deadline has passed. */
+static bool take_walk(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    for (unsigned tries = 0; pthread_mutex_trylock(&c->walk) != 0; tries++) {
+        if (done(arg) || (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns))
+            return false;
+        if (tries < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+    return true;
 }
 
 uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
     if (c->env.proc)
         net_enter(c->env.proc);
+    uno_err err = UNO_ERR_IN_PROGRESS;
+    if (take_walk(c, done, arg, deadline_ns)) {
+        err = walk_until(c, done, arg, deadline_ns);
+        pthread_mutex_unlock(&c->walk);
+    } else if (done(arg)) {
+        err = UNO_OK;
+    }
+    if (c->env.proc)
+        net_leave(c->env.proc);
+    return err;
+}
+
+/* As engine_wait, for conditions that only the holder of the walk lock may look at. */
+static uno_err wait_alone(uno_comm *c, bool (*done)(void *arg), uint64_t deadline_ns)
+{
+    if (c->env.proc)
+        net_enter(c->env.proc);
     pthread_mutex_lock(&c->walk);
-    uno_err err = walk_until(c, done, arg, deadline_ns);
+    uno_err err = walk_until(c, done, c, deadline_ns);
     pthread_mutex_unlock(&c->walk);
     if (c->env.proc)
         net_leave(c->env.proc);
@@ -388,23 +456,11 @@ static uno_err result_of(struct op *op)
     return op->err;
 }
 
-/* The call was not issued: what it had brought along goes. */
-static uno_err not_issued(struct op *call, uno_err err)
-{
-    if (call->group_owns_p2p)
-        free(call->p2p);
-    return err;
-}
-
 uno_err engine_issue(struct op *call)
 {
-    uno_err err;
-    if (group_open())
-        return (err = group_note(call)) == UNO_OK ? UNO_OK : not_issued(call, err);
-    if (!call->stream) {
+    if (!call->stream && !group_open()) {
         if (!run_at_once(call)) {
-            if ((err = engine_queue(call)) != UNO_OK)
-                return not_issued(call, err);
+            (void)engine_queue(call); /* fails only in streams */
             (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
         }
         if (call->group_owns_p2p)
@@ -412,8 +468,16 @@ uno_err engine_issue(struct op *call)
         return result_of(call);
     }
     struct op *op;
-    if ((err = engine_copy_call(call, &op)) != UNO_OK)
-        return not_issued(call, err);
+    uno_err err = engine_copy_call(call, &op);
+    if (err != UNO_OK) {
+        if (call->group_owns_p2p)
+            free(call->p2p);
+        return err;
+    }
+    if (group_open()) {
+        group_note(op);
+        return UNO_OK;
+    }
     err = engine_queue(op);
     if (err != UNO_OK) {
         op_free(op);
@@ -440,7 +504,7 @@ static bool drained(void *arg)
 
 uno_err engine_drain(uno_comm *c)
 {
-    if (engine_wait(c, drained, c, clock_after(c->cfg.timeout)) != UNO_OK) {
+    if (wait_alone(c, drained, clock_after(c->cfg.timeout)) != UNO_OK) {
         char text[ERR_TEXT_BYTES];
         snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)",
                  c->rank, c->cfg.timeout);
@@ -449,8 +513,16 @@ uno_err engine_drain(uno_comm *c)
     if (comm_cause(c) != UNO_OK)
         engine_fail_all(c);
     else
-        (void)engine_wait(c, engine_seen, c, clock_after(SEEN_S));
+        (void)wait_alone(c, engine_seen, clock_after(SEEN_S));
     return comm_cause(c);
+}
+
+bool engine_busy(uno_comm *c)
+{
+    pthread_mutex_lock(&c->walk);
+    bool busy = c->current || c->p2p_running || atomic_load_explicit(&c->queued, memory_order_relaxed) != 0;
+    pthread_mutex_unlock(&c->walk);
+    return busy;
 }
 
 void engine_wait_unused(uno_comm *c)
@@ -513,16 +585,24 @@ static struct {
     pthread_cond_t wake;
     pthread_t thread;
     bool running, kicked;
-    uint32_t generation; /* of forks: a child has no such thread */
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
+/* Progress thread: room for all communicators of the process. */
+struct snapshot { uno_comm **comms; size_t cap; };
+
 /* One round over all communicators of the process. busy: something is unfinished. */
-static void progress_round(bool *moved, bool *busy, bool look)
+static void progress_round(struct snapshot *all, bool *moved, bool *busy, bool look)
 {
-    uno_comm *all[256];
-    size_t n = jobs_snapshot(all, ARRAY_LEN(all));
+    size_t n = jobs_snapshot(all->comms, all->cap);
+    if (n > all->cap) { /* more than fitted: come back with more room */
+        *busy = true;
+        size_t held = all->cap;
+        if (mem_grow(&all->comms, &all->cap, n, sizeof *all->comms) == UNO_OK)
+            *moved = true;
+        n = held;
+    }
     for (size_t i = 0; i < n; i++) {
-        uno_comm *c = all[i];
+        uno_comm *c = all->comms[i];
         if (pthread_mutex_trylock(&c->walk) != 0) {
             *busy = true; /* its holder moves it; come back */
         } else {
@@ -542,9 +622,10 @@ static void *progress_main(void *arg)
 {
     (void)arg;
     unsigned idle = 0;
+    struct snapshot all = {NULL, 0};
     for (;;) {
         bool moved = false, busy = false;
-        progress_round(&moved, &busy, idle % 64 == 63);
+        progress_round(&all, &moved, &busy, idle % 64 == 63);
         if (moved) {
             idle = 0;
         } else if (busy) {
@@ -568,15 +649,21 @@ static void *progress_main(void *arg)
 void engine_kick(void)
 {
     pthread_mutex_lock(&progress.lock);
-    if (!progress.running || progress.generation != fork_generation()) {
+    if (!progress.running) {
         pthread_attr_t attr;
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        progress.generation = fork_generation();
         progress.running = pthread_create(&progress.thread, &attr, progress_main, NULL) == 0;
         pthread_attr_destroy(&attr);
     }
     progress.kicked = true;
     pthread_cond_signal(&progress.wake);
     pthread_mutex_unlock(&progress.lock);
+}
+
+void engine_forked(void)
+{
+    pthread_mutex_init(&progress.lock, NULL); /* the thread that slept in them is not here and would take others' wakes */
+    pthread_cond_init(&progress.wake, NULL);
+    progress.running = progress.kicked = false;
 }

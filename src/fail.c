@@ -119,12 +119,15 @@ void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
 {
     /* Which collectives had it finished? Its own ledger says so, where we can read it. */
     uint32_t finished = 0;
+    bool any = false;
     if (c->regions[rank]) {
         const struct ledger_event *ring = net_region_ledger(c->regions[rank]);
         for (uint32_t i = 0; i < NET_LEDGER_EVENTS; i++) {
             struct ledger_event e;
-            if (ledger_read(ring, i, &e) && e.state == LEDGER_DONE && (int32_t)(e.number - finished) > 0)
+            if (ledger_read(ring, i, &e) && e.state == LEDGER_DONE && (!any || (int32_t)(e.number - finished) > 0)) {
                 finished = e.number;
+                any = true;
+            }
         }
     }
     pthread_mutex_lock(&c->fail_lock);
@@ -135,6 +138,7 @@ void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
     if (!known && n < c->size) {
         struct gone_rank *g = &c->gone[n];
         g->rank = rank;
+        g->finished_any = any;
         g->finished = finished;
         g->in_order = in_order;
         g->since_ns = clock_ns();
@@ -170,16 +174,16 @@ static bool collective_needs(uno_comm *c, const struct gone_rank *g, uint32_t nu
     if (!c->current)
         return false;
     if (c->regions[g->rank])
-        return (int32_t)(number - g->finished) > 0;
+        return !g->finished_any || (int32_t)(number - g->finished) > 0;
     return exec_blame(c->run, &what) == g->rank || (!g->in_order && now - g->since_ns > GONE_PATIENCE_NS);
 }
 
-/* What a rank sent before it ended may have come since the last poll: it is missed only if it still is at the next look. */
-static bool missed_twice(uno_comm *c, int rank)
+/* What a rank sent before it ended may have come since the last poll: it is missed only if it still is at the next look. Each
+ * look has its own suspect, and stops at the first: two that took turns would never be missed twice. */
+static bool missed_twice(const uno_comm *c, struct suspect *s, int rank)
 {
-    bool before = c->suspect == rank && c->suspect_number == c->number;
-    c->suspect = rank;
-    c->suspect_number = c->number;
+    bool before = s->rank == rank && s->number == c->number;
+    *s = (struct suspect){rank, c->number};
     return before;
 }
 
@@ -197,7 +201,7 @@ static uno_err look_gone(uno_comm *c, uint32_t number)
         char text[ERR_TEXT_BYTES];
         if (!collective_needs(c, g, number, now) && !messages_need(c, g->rank, n))
             continue;
-        if (!missed_twice(c, g->rank))
+        if (!missed_twice(c, &c->gone_suspect, g->rank))
             return UNO_OK;
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)", g->text,
@@ -331,8 +335,10 @@ static uno_err look_goodbyes(uno_comm *c)
 {
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank || !c->regions[r] || !p2p_needs(c->p2p, r) || /* acquire: pairs with the release in finalize */
-            atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) == 0 || !missed_twice(c, r))
+            atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) == 0)
             continue;
+        if (!missed_twice(c, &c->left_suspect, r))
+            return UNO_OK;
         char name[100], text[ERR_TEXT_BYTES];
         name_of(c, r, name, sizeof name);
         snprintf(text, sizeof text, "%s left the communicator; a send or receive of rank %d needs it", name, c->rank);

@@ -32,14 +32,19 @@ uno_err uno_group_start(void)
     return UNO_OK;
 }
 
-uno_err group_note(const struct op *call)
+void group_note(struct op *op)
 {
-    struct op *op;
-    TRY(engine_copy_call(call, &op));
     op->next_in_group = NULL;
     *group.last = op;
     group.last = &op->next_in_group;
-    return UNO_OK;
+}
+
+bool group_holds(const uno_comm *comm)
+{
+    for (const struct op *op = group.depth > 0 ? group.first : NULL; op; op = op->next_in_group)
+        if (op->comm == comm)
+            return true;
+    return false;
 }
 
 uno_err group_note_join(const struct group_join *join)

@@ -23,6 +23,9 @@ static void in_child(void)
 {
     atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
     pthread_mutex_init(&list_lock, NULL); /* another thread may have held it */
+    engine_forked();
+    streams_forked();
+    net_segments_forked();
     for (struct job *j = jobs; j; j = j->next) {
         if (j->watch)
             watch_forked(j->watch);
@@ -166,10 +169,10 @@ size_t jobs_snapshot(uno_comm **comms, size_t cap)
     pthread_mutex_lock(&list_lock);
     for (struct job *j = jobs; j; j = j->next) {
         pthread_mutex_lock(&j->lock);
-        for (uno_comm *c = j->comms; c && n < cap; c = c->next_in_job)
-            if (atomic_load_explicit(&c->ready, memory_order_acquire)) {
+        for (uno_comm *c = j->comms; c; c = c->next_in_job)
+            if (atomic_load_explicit(&c->ready, memory_order_acquire) && n++ < cap) {
                 hold(c);
-                comms[n++] = c;
+                comms[n - 1] = c;
             }
         pthread_mutex_unlock(&j->lock);
     }

@@ -330,7 +330,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->magic = COMM_MAGIC;
     c->fork_generation = fork_generation();
     c->rank = rank;
-    c->suspect = -1;
+    c->gone_suspect.rank = c->left_suspect.rank = -1;
     c->size = size;
     c->cfg = *cfg;
     snprintf(c->name, sizeof c->name, "%s", name ? name : "");
@@ -398,6 +398,8 @@ void comm_free(uno_comm *c)
 {
     if (!c)
         return;
+    job_unlist(c); /* first: whom jobs_snapshot still finds, it may hold again */
+    engine_wait_unused(c);
     p2p_free(c->p2p);
     net_comm_free(c->net);
     job_detach(c);

@@ -13,9 +13,23 @@ struct uno_request {
     struct p2p_request p2p;
 };
 
+static _Atomic int all_requests; /* of the process; relaxed: whoever acts on it is the thread that made them, or comes too early */
+
+bool requests_elsewhere(const uno_comm *c)
+{
+    return atomic_load_explicit(&all_requests, memory_order_relaxed) > atomic_load_explicit(&c->nrequests, memory_order_relaxed);
+}
+
+static void count_requests(uno_comm *c, int more)
+{
+    atomic_fetch_add_explicit(&c->nrequests, more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&all_requests, more, memory_order_relaxed);
+}
+
 static void enlist(struct uno_request *r)
 {
     uno_comm *c = r->comm;
+    count_requests(c, 1);
     pthread_mutex_lock(&c->issue);
     r->next = c->requests;
     r->link = &c->requests;
@@ -28,6 +42,7 @@ static void enlist(struct uno_request *r)
 static void unlist(struct uno_request *r)
 {
     uno_comm *c = r->comm;
+    count_requests(c, -1);
     pthread_mutex_lock(&c->issue);
     *r->link = r->next;
     if (r->next)
@@ -45,6 +60,7 @@ void requests_orphan(uno_comm *c)
         r->comm = NULL;
     c->requests = NULL;
     pthread_mutex_unlock(&c->issue);
+    count_requests(c, -atomic_load_explicit(&c->nrequests, memory_order_relaxed));
 }
 
 uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request)
@@ -66,6 +82,8 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
     if (pthread_mutex_trylock(&comm->walk) == 0) { /* start it now, unless somebody is moving things anyway */
         bool moved = false;
         engine_step(comm, &moved);
+        if (p2p_owes(comm->p2p))
+            engine_kick();
         pthread_mutex_unlock(&comm->walk);
     }
     *request = r;

@@ -1,106 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stream.c - ordered queues of operations, and events. An operation may start when it is the oldest unfinished item of its
- * stream; events recorded before it complete, and events waited for are complete. Streams hold no thread.
+ * stream; events recorded before it complete, and events waited for are complete. Streams hold no thread: whoever changes one
+ * brings all of them as far as they go, so that a stream is never behind what has happened.
  */
 #include "comm.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
+
+/* One uno_event_record. Who waits for an event waits for the mark that it had then, whatever is recorded later. */
+struct mark {
+    int refs;                     /* event and queued items */
+    bool done;
+    uno_err err;
+};
 
 enum item_kind { ITEM_OP, ITEM_RECORD, ITEM_WAIT };
 struct item {
     enum item_kind kind;
     struct op *op;
-    struct uno_event *event;
-    uint64_t at;               /* RECORD, WAIT: the event's count */
+    struct mark *mark;            /* RECORD: completed by it; WAIT: waited for */
     struct item *next;
 };
 
-struct uno_event {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t recorded, completed; /* how often; complete when equal */
-    uno_err err;
-    int refs;                     /* handle and queued items */
-};
+struct uno_event { struct mark *last; /* NULL: never recorded */ };
 
 struct uno_stream {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct uno_stream *next;      /* all streams of the process */
     struct item *head, *tail;
     uno_err err;                  /* first error of an operation */
     char text[ERR_TEXT_BYTES];
 };
 
-static void event_unref(struct uno_event *e)
+/* For all streams and events: what stands in one often ends in another. Held for a few instructions. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a stream became empty, or a mark was completed */
+static struct uno_stream *streams;
+
+void streams_forked(void)
 {
-    pthread_mutex_lock(&e->lock);
-    bool last = --e->refs == 0;
-    pthread_mutex_unlock(&e->lock);
-    if (!last)
-        return;
-    pthread_mutex_destroy(&e->lock);
-    pthread_cond_destroy(&e->changed);
-    free(e);
+    pthread_mutex_init(&lock, NULL); /* a thread that is not here may have held or waited for them */
+    pthread_cond_init(&changed, NULL);
 }
 
-static void complete_event(struct uno_event *e, uint64_t at, uno_err err)
+static void mark_unref(struct mark *m)
 {
-    pthread_mutex_lock(&e->lock);
-    e->completed = MAX(e->completed, at);
-    if (e->err == UNO_OK)
-        e->err = err;
-    pthread_cond_broadcast(&e->changed);
-    pthread_mutex_unlock(&e->lock);
+    if (m && --m->refs == 0)
+        free(m);
 }
 
-static bool event_reached(struct uno_event *e, uint64_t at)
+/* Take off what is done at the head: records complete, waits are over. Returns whether a mark was completed. */
+static bool advance_one(struct uno_stream *s)
 {
-    pthread_mutex_lock(&e->lock);
-    bool yes = e->completed >= at;
-    pthread_mutex_unlock(&e->lock);
-    return yes;
-}
-
-/* Take off what is done at the head: records complete, waits are over. Stream lock held. */
-static void advance(struct uno_stream *s)
-{
+    bool completed = false;
     while (s->head && s->head->kind != ITEM_OP) {
         struct item *i = s->head;
-        if (i->kind == ITEM_WAIT && !event_reached(i->event, i->at))
+        if (i->kind == ITEM_WAIT && !i->mark->done)
             break;
-        if (i->kind == ITEM_RECORD)
-            complete_event(i->event, i->at, s->err);
-        event_unref(i->event);
+        if (i->kind == ITEM_RECORD) {
+            i->mark->done = completed = true;
+            i->mark->err = s->err;
+        }
+        mark_unref(i->mark);
         s->head = i->next;
         if (!s->head)
             s->tail = NULL;
         free(i);
     }
-    if (!s->head)
-        pthread_cond_broadcast(&s->changed);
+    if (!s->head || completed)
+        pthread_cond_broadcast(&changed);
+    return completed;
+}
+
+/* After every change of a stream: what it completes may bring on others. */
+static void advance(struct uno_stream *s)
+{
+    bool again = advance_one(s);
+    while (again) {
+        again = false;
+        for (struct uno_stream *other = streams; other; other = other->next)
+            again |= advance_one(other);
+    }
 }
 
 static void append(struct uno_stream *s, struct item *i)
 {
-    pthread_mutex_lock(&s->lock);
     if (s->tail)
         s->tail->next = i;
     else
         s->head = i;
     s->tail = i;
     advance(s);
-    pthread_mutex_unlock(&s->lock);
 }
 
 bool stream_ready(struct op *op)
 {
-    struct uno_stream *s = op->stream;
-    pthread_mutex_lock(&s->lock);
-    advance(s);
-    bool yes = s->head && s->head->kind == ITEM_OP && s->head->op == op;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_lock(&lock);
+    const struct item *head = op->stream->head;
+    bool yes = head && head->kind == ITEM_OP && head->op == op;
+    pthread_mutex_unlock(&lock);
     return yes;
 }
 
@@ -111,14 +110,16 @@ uno_err stream_append(struct op *op)
         return UNO_ERR_MEMORY;
     i->kind = ITEM_OP;
     i->op = op;
+    pthread_mutex_lock(&lock);
     append(op->stream, i);
+    pthread_mutex_unlock(&lock);
     return UNO_OK;
 }
 
 void stream_op_done(struct op *op, uno_err err)
 {
     struct uno_stream *s = op->stream;
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&lock);
     /* Usually the head; operations of a failed communicator end wherever they stand. */
     struct item *before = NULL, *i = s->head;
     while (i && !(i->kind == ITEM_OP && i->op == op)) {
@@ -136,7 +137,23 @@ void stream_op_done(struct op *op, uno_err err)
         snprintf(s->text, sizeof s->text, "%s", err_text());
     }
     advance(s);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Lock held: until something has changed. Whoever moves the operations is woken from time to time, should it have failed to start. */
+static void wait_changed(void)
+{
+    struct timespec until;
+    pthread_mutex_unlock(&lock);
+    engine_kick();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 2000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&lock);
+    pthread_cond_timedwait(&changed, &lock, &until);
 }
 
 /* ---- public: streams ------------------------------------------------------------------------------------------------ */
@@ -148,61 +165,39 @@ uno_err uno_stream_create(uno_stream **stream)
     struct uno_stream *s = mem_zalloc(sizeof *s);
     if (!s)
         return UNO_ERR_MEMORY;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_mutex_lock(&lock);
+    s->next = streams;
+    streams = s;
+    pthread_mutex_unlock(&lock);
     *stream = s;
     return UNO_OK;
 }
 
-/* Only records and waits at the head: nobody else would advance them. */
-static bool stream_idle(struct uno_stream *s)
+static uno_err result_locked(const struct uno_stream *s)
 {
-    pthread_mutex_lock(&s->lock);
-    advance(s);
-    bool idle = s->head == NULL;
-    pthread_mutex_unlock(&s->lock);
-    return idle;
-}
-
-static uno_err stream_result(struct uno_stream *s)
-{
-    pthread_mutex_lock(&s->lock);
-    uno_err err = s->err;
-    if (err != UNO_OK)
-        err_set(err, "%s", s->text);
-    pthread_mutex_unlock(&s->lock);
-    return err;
+    return s->err == UNO_OK ? UNO_OK : err_set(s->err, "%s", s->text);
 }
 
 uno_err uno_stream_synchronize(uno_stream *s)
 {
     if (!s)
         return UNO_OK;
-    while (!stream_idle(s)) {
-        engine_kick();
-        pthread_mutex_lock(&s->lock);
-        if (s->head) {
-            struct timespec until;
-            clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_nsec += 2000000;
-            if (until.tv_nsec >= 1000000000) {
-                until.tv_sec++;
-                until.tv_nsec -= 1000000000;
-            }
-            pthread_cond_timedwait(&s->changed, &s->lock, &until);
-        }
-        pthread_mutex_unlock(&s->lock);
-    }
-    return stream_result(s);
+    pthread_mutex_lock(&lock);
+    while (s->head)
+        wait_changed();
+    uno_err err = result_locked(s);
+    pthread_mutex_unlock(&lock);
+    return err;
 }
 
 uno_err uno_stream_query(uno_stream *s)
 {
     if (!s)
         return UNO_OK;
-    if (!stream_idle(s))
-        return err_set(UNO_ERR_IN_PROGRESS, "the stream has unfinished operations");
-    return stream_result(s);
+    pthread_mutex_lock(&lock);
+    uno_err err = s->head ? err_set(UNO_ERR_IN_PROGRESS, "the stream has unfinished operations") : result_locked(s);
+    pthread_mutex_unlock(&lock);
+    return err;
 }
 
 uno_err uno_stream_destroy(uno_stream *s)
@@ -210,8 +205,13 @@ uno_err uno_stream_destroy(uno_stream *s)
     if (!s)
         return UNO_OK;
     uno_err err = uno_stream_synchronize(s);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
+    pthread_mutex_lock(&lock);
+    for (struct uno_stream **p = &streams; *p; p = &(*p)->next)
+        if (*p == s) {
+            *p = s->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
     free(s);
     return err;
 }
@@ -222,43 +222,32 @@ uno_err uno_event_create(uno_event **event)
 {
     if (!event)
         return err_set(UNO_ERR_ARG, "uno_event_create: event is NULL");
-    struct uno_event *e = mem_zalloc(sizeof *e);
-    if (!e)
-        return UNO_ERR_MEMORY;
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->changed, NULL);
-    e->refs = 1;
-    *event = e;
-    return UNO_OK;
+    *event = mem_zalloc(sizeof **event);
+    return *event ? UNO_OK : UNO_ERR_MEMORY;
 }
 
-static uno_err queue_event(struct uno_stream *s, struct uno_event *e, enum item_kind kind)
-{
-    struct item *i = mem_zalloc(sizeof *i);
-    if (!i)
-        return UNO_ERR_MEMORY;
-    pthread_mutex_lock(&e->lock);
-    if (kind == ITEM_RECORD)
-        e->recorded++;
-    e->refs++;
-    i->at = e->recorded;
-    pthread_mutex_unlock(&e->lock);
-    i->kind = kind;
-    i->event = e;
-    append(s, i);
-    return UNO_OK;
-}
-
+/* stream NULL: everything issued there is done, and so is the mark. */
 uno_err uno_event_record(uno_event *event, uno_stream *stream)
 {
     if (!event)
         return err_set(UNO_ERR_ARG, "uno_event_record: event is NULL");
-    if (stream)
-        return queue_event(stream, event, ITEM_RECORD);
-    pthread_mutex_lock(&event->lock); /* NULL stream: everything issued there is done */
-    event->completed = ++event->recorded;
-    pthread_cond_broadcast(&event->changed);
-    pthread_mutex_unlock(&event->lock);
+    struct mark *m = mem_zalloc(sizeof *m);
+    struct item *i = stream ? mem_zalloc(sizeof *i) : NULL;
+    if (!m || (stream && !i)) {
+        free(m);
+        free(i);
+        return UNO_ERR_MEMORY;
+    }
+    m->refs = stream ? 2 : 1;
+    m->done = stream == NULL;
+    pthread_mutex_lock(&lock);
+    mark_unref(event->last);
+    event->last = m;
+    if (stream) {
+        *i = (struct item){.kind = ITEM_RECORD, .mark = m};
+        append(stream, i);
+    }
+    pthread_mutex_unlock(&lock);
     return UNO_OK;
 }
 
@@ -266,43 +255,61 @@ uno_err uno_stream_wait_event(uno_stream *stream, uno_event *event)
 {
     if (!event)
         return err_set(UNO_ERR_ARG, "uno_stream_wait_event: event is NULL");
-    return stream ? queue_event(stream, event, ITEM_WAIT) : uno_event_synchronize(event);
+    if (!stream)
+        return uno_event_synchronize(event);
+    struct item *i = mem_zalloc(sizeof *i);
+    if (!i)
+        return UNO_ERR_MEMORY;
+    pthread_mutex_lock(&lock);
+    if (event->last) {
+        event->last->refs++;
+        *i = (struct item){.kind = ITEM_WAIT, .mark = event->last};
+        append(stream, i);
+        i = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free(i);
+    return UNO_OK;
+}
+
+static uno_err mark_result(const struct mark *m)
+{
+    return !m || m->err == UNO_OK ? UNO_OK : err_set(m->err, "an operation before the event failed");
 }
 
 uno_err uno_event_synchronize(uno_event *e)
 {
     if (!e)
         return err_set(UNO_ERR_ARG, "uno_event_synchronize: event is NULL");
-    pthread_mutex_lock(&e->lock);
-    uint64_t at = e->recorded;
-    while (e->completed < at) {
-        pthread_mutex_unlock(&e->lock);
-        engine_kick();
-        pthread_mutex_lock(&e->lock);
-        if (e->completed < at)
-            pthread_cond_wait(&e->changed, &e->lock);
-    }
-    uno_err err = e->err;
-    pthread_mutex_unlock(&e->lock);
-    return err == UNO_OK ? UNO_OK : err_set(err, "an operation before the event failed");
+    pthread_mutex_lock(&lock);
+    struct mark *m = e->last;
+    if (m)
+        m->refs++;
+    while (m && !m->done)
+        wait_changed();
+    uno_err err = mark_result(m);
+    mark_unref(m);
+    pthread_mutex_unlock(&lock);
+    return err;
 }
 
 uno_err uno_event_query(uno_event *e)
 {
     if (!e)
         return err_set(UNO_ERR_ARG, "uno_event_query: event is NULL");
-    pthread_mutex_lock(&e->lock);
-    bool done = e->completed >= e->recorded;
-    uno_err err = e->err;
-    pthread_mutex_unlock(&e->lock);
-    if (!done)
-        return err_set(UNO_ERR_IN_PROGRESS, "the event is not reached yet");
-    return err == UNO_OK ? UNO_OK : err_set(err, "an operation before the event failed");
+    pthread_mutex_lock(&lock);
+    uno_err err = e->last && !e->last->done ? err_set(UNO_ERR_IN_PROGRESS, "the event is not reached yet") : mark_result(e->last);
+    pthread_mutex_unlock(&lock);
+    return err;
 }
 
 uno_err uno_event_destroy(uno_event *e)
 {
-    if (e)
-        event_unref(e);
+    if (!e)
+        return UNO_OK;
+    pthread_mutex_lock(&lock);
+    mark_unref(e->last);
+    pthread_mutex_unlock(&lock);
+    free(e);
     return UNO_OK;
 }

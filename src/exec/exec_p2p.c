@@ -66,6 +66,7 @@ struct p2p {
     int nopen;
     uint64_t seq;
     size_t unfinished;
+    size_t grants;           /* to be sent; their receives may have ended */
     uno_err broken;          /* see p2p_broken */
     char broken_text[256];
     uint32_t bulk_bytes;
@@ -165,6 +166,7 @@ static void grant(struct p2p *p, struct p2p_request *r, int source, const struct
                                .refused = err == UNO_ERR_MISMATCH};
         *pair->last_grant = g;
         pair->last_grant = &g->next;
+        p->grants++;
     }
     if (err == UNO_ERR_MISMATCH || err == UNO_ERR_MEMORY || r->got_bytes == 0) {
         finish(p, r, err);
@@ -368,6 +370,16 @@ static void post_header(struct p2p *p, struct pair *pair, struct header *h, cons
     net_post(pair->tx, P2P_SIGNATURE);
 }
 
+static void drop_grant(struct p2p *p, struct pair *pair)
+{
+    struct grant *g = pair->grants;
+    pair->grants = g->next;
+    if (!pair->grants)
+        pair->last_grant = &pair->grants;
+    p->grants--;
+    free(g);
+}
+
 static uno_err send_grants(struct p2p *p, int peer, bool *moved)
 {
     struct pair *pair = &p->pairs[peer];
@@ -378,11 +390,9 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
             TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes));
             pair->bulk_opened_recv = true;
         }
-        pair->grants = g->next;
-        if (!pair->grants)
-            pair->last_grant = &pair->grants;
-        post_header(p, pair, &g->h, NULL, 0);
-        free(g);
+        struct header h = g->h;
+        drop_grant(p, pair);
+        post_header(p, pair, &h, NULL, 0);
         *moved = true;
     }
     return UNO_OK;
@@ -456,9 +466,10 @@ void p2p_poll(struct p2p *p, bool *moved)
 {
     for (int i = 0; i < p->nopen; i++) {
         uno_err err = poll_pair(p, p->open[i], moved);
-        if (err != UNO_OK) {
+        if (err != UNO_OK) { /* from now on at every poll, which is no reason to forget deadlines */
+            size_t before = p->unfinished;
             p2p_fail(p, p->open[i], err);
-            *moved = true;
+            *moved = *moved || p->unfinished != before;
         }
     }
 }
@@ -520,7 +531,12 @@ void p2p_issue(struct p2p *p, struct p2p_request *r)
 
 bool p2p_busy(const struct p2p *p)
 {
-    return p->unfinished != 0;
+    return p->unfinished != 0 || p->grants != 0;
+}
+
+bool p2p_owes(const struct p2p *p)
+{
+    return p->grants != 0;
 }
 
 uno_err p2p_new(struct exec_env *env, struct p2p **p2p)
@@ -576,6 +592,8 @@ void p2p_fail(struct p2p *p, int rank, uno_err err)
         fail_list(p, &pair->announced, -1, err);
         fail_list(p, &pair->pouring, -1, err);
         fail_list(p, &pair->filling, -1, err);
+        while (pair->grants)
+            drop_grant(p, pair);
         for (struct unexpected *u = pair->unexpected; u; u = u->next)
             if (u->own) {
                 finish(p, u->own, err);
@@ -598,12 +616,12 @@ bool p2p_needs(const struct p2p *p, int rank)
     if (rank < 0)
         return false;
     const struct pair *pair = &p->pairs[rank];
-    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first;
+    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first || pair->grants;
 }
 
 void p2p_abandon(struct p2p *p)
 {
-    if (p->unfinished == 0)
+    if (!p2p_busy(p))
         return;
     err_set(UNO_ERR_ABORTED, "the communicator was destroyed before the request was finished");
     p2p_fail(p, -1, UNO_ERR_ABORTED);
@@ -621,11 +639,8 @@ void p2p_free(struct p2p *p)
             pair->unexpected = u->next;
             free(u);
         }
-        while (pair->grants) {
-            struct grant *g = pair->grants;
-            pair->grants = g->next;
-            free(g);
-        }
+        while (pair->grants)
+            drop_grant(p, pair);
     }
     free(p->pairs);
     free(p->open);

@@ -45,7 +45,9 @@ void p2p_free(struct p2p *p2p);          /* unfinished requests fail with UNO_ER
 void p2p_issue(struct p2p *p2p, struct p2p_request *request);
 /* Move what can be moved. */
 void p2p_poll(struct p2p *p2p, bool *moved);
-bool p2p_busy(const struct p2p *p2p);    /* any unfinished request */
+bool p2p_busy(const struct p2p *p2p);    /* any unfinished request, or an answer owed */
+/* An answer to a peer is not sent yet whose receive here has ended: p2p_poll must be called although nobody here waits. */
+bool p2p_owes(const struct p2p *p2p);
 /* Requests that need `rank` (or, with rank < 0, all of them) fail with this error; the thread's sentence is kept in them. */
 void p2p_fail(struct p2p *p2p, int rank, uno_err err);
 /* Does an unfinished request need this rank? UNO_ANY: is a receive from any rank posted? */

@@ -42,6 +42,7 @@ void net_segment_unmap(const struct net_segment_ref *ref);
 bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref, uint64_t *offset);
 uno_err net_mem_alloc(void **ptr, size_t bytes);
 uno_err net_mem_free(void *ptr);
+void net_segments_forked(void);                              /* in a forked child */
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */
 enum net_slot_kind { NET_SLOT_BYTES = 0, NET_SLOT_LENT = 1, NET_SLOT_PLACED = 2 /* already where the receiver offered */ };

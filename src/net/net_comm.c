@@ -55,10 +55,9 @@ void net_comm_free(struct net_comm *c)
     if (c->maps)
         for (int r = 0; r < c->opt.size; r++) {
             for (size_t i = 0; i < c->maps[r].cap; i++)
-                if (c->maps[r].base[i])
-                    net_segment_unmap(&c->maps[r].ref[i]);
-            free(c->maps[r].base);
-            free(c->maps[r].ref);
+                if (c->maps[r].segments[i].base)
+                    net_segment_unmap(&c->maps[r].segments[i].ref);
+            free(c->maps[r].segments);
         }
     while (c->extents) {
         struct slot_extent *x = c->extents;

@@ -33,8 +33,8 @@ struct net_comm {
     struct slot_extent *extents;
     struct slot_block *free_blocks;
     uint64_t slot_bytes;          /* now held */
-    /* Peers' segments that this communicator has mapped: per peer a growing array of bases. */
-    struct peer_map { void **base; struct net_segment_ref *ref; size_t cap, cap_ref; } *maps;
+    /* Peers' segments that this communicator has mapped: per peer a growing array, base NULL where it has not. */
+    struct peer_map { struct peer_segment { void *base; struct net_segment_ref ref; } *segments; size_t cap; } *maps;
     /* Own lendable segments already in the table. */
     struct lent_segment { struct net_segment_ref ref; uint32_t index; } *lent;
     size_t nlent, cap_lent;

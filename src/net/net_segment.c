@@ -42,6 +42,11 @@ static struct mapping *mapped;
  * itself seen uno_mem_alloc return. */
 static _Atomic int lendable_count;
 
+void net_segments_forked(void)
+{
+    pthread_mutex_init(&lock, NULL); /* another thread may have held it */
+}
+
 static size_t rounded(size_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;

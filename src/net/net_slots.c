@@ -106,17 +106,17 @@ uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, 
     if (index >= n || n > NET_MAX_SEGMENTS)
         return err_set(UNO_ERR_INTERNAL, "rank %d points to a shared segment %u of %u", peer, index, n);
     size_t had = m->cap;
-    TRY(mem_grow(&m->ref, &m->cap_ref, index + 1, sizeof *m->ref)); /* first: cap counts what both have */
-    TRY(mem_grow(&m->base, &m->cap, index + 1, sizeof *m->base));
+    TRY(mem_grow(&m->segments, &m->cap, index + 1, sizeof *m->segments));
     for (size_t i = had; i < m->cap; i++)
-        m->base[i] = NULL;
-    if (!m->base[index]) {
-        m->ref[index] = region_segments(r)[index]; /* read once, checked by net_segment_map */
-        uno_err err = net_segment_map(&m->ref[index], &m->base[index]);
+        m->segments[i].base = NULL;
+    struct peer_segment *s = &m->segments[index];
+    if (!s->base) {
+        s->ref = region_segments(r)[index]; /* read once, checked by net_segment_map */
+        uno_err err = net_segment_map(&s->ref, &s->base);
         if (err != UNO_OK)
             return err_wrap(err, "rank %d", peer);
     }
-    *base = m->base[index];
-    *bytes = m->ref[index].bytes;
+    *base = s->base;
+    *bytes = s->ref.bytes;
     return UNO_OK;
 }
