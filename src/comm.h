@@ -198,6 +198,7 @@ uno_err join_split(uno_comm *parent, int color, int key, const uno_config *confi
 void comm_free(uno_comm *comm);
 /* Common end of all ways to join: peers, hosts and regions are known. */
 uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);
+uno_err comm_map_region(uno_comm *comm, int rank); /* from region_refs, checked before it is believed */
 uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm);
 
 /* ---- request.c ------------------------------------------------------------------------------------------------------- */

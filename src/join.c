@@ -157,7 +157,7 @@ static bool same_host(const struct join_info *a, const struct join_info *b)
     return id128_equal(a->host, b->host) && a->uid == b->uid;
 }
 
-static uno_err map_region(uno_comm *c, int r)
+uno_err comm_map_region(uno_comm *c, int r)
 {
     void *base;
     TRY(net_segment_map(&c->region_refs[r], &base));
@@ -179,7 +179,7 @@ static uno_err map_host(struct joining *j)
         return UNO_ERR_MEMORY;
     for (int r = 0; r < c->size && !mine.failed; r++) {
         c->region_refs[r] = j->infos[r].region;
-        if (r != c->rank && !c->cfg.shm_disable && same_host(&j->infos[r], &j->infos[c->rank]) && map_region(c, r) != UNO_OK) {
+        if (r != c->rank && !c->cfg.shm_disable && same_host(&j->infos[r], &j->infos[c->rank]) && comm_map_region(c, r) != UNO_OK) {
             mine.failed = 1;
             snprintf(mine.text, sizeof mine.text, "%.240s", err_text());
         }
@@ -658,7 +658,7 @@ static uno_err join_locally(uno_comm **comms, int n, const struct config *cfg, c
             c->job_rank[q] = q;
             net_segment_ref(comms[q]->segment, &c->region_refs[q]);
             if (q != r)
-                err = map_region(c, q);
+                err = comm_map_region(c, q);
         }
         if (err == UNO_OK)
             err = comm_assemble(c, &costs);

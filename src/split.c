@@ -56,14 +56,8 @@ static uno_err map_members(uno_comm *c, const uno_comm *parent, const struct mem
         c->host_of[i] = host_index[host];
         c->job_rank[i] = parent->job_rank[old];
         c->region_refs[i] = offers[old].region;
-        void *base;
-        if (i == c->rank || !parent->regions[old])
-            continue;
-        err = net_segment_map(&c->region_refs[i], &base);
-        if (err == UNO_OK && net_region_check(base, c->size))
-            c->regions[i] = base;
-        else if (err == UNO_OK)
-            err = err_set(UNO_ERR_INTERNAL, "rank %d offers another memory layout", old);
+        if (i != c->rank && parent->regions[old])
+            err = comm_map_region(c, i);
     }
     free(host_index);
     return err;
