@@ -253,6 +253,7 @@ uno_err exec_start(struct exec_op *op)
         return small_start(op);
     memset(op->lane, 0, (p->nlanes + 1) * sizeof op->lane[0]);
     struct exec_env *env = op->env;
+    net_comm_begin(env->net);
     size_t need = p->scratch_tile_bytes * p->scratch_tiles;
     if (need > env->scratch_bytes) {
         char *fresh = mem_zalloc(need);
@@ -302,6 +303,8 @@ uno_err exec_poll(struct exec_op *op, bool *moved)
 void exec_cancel(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
+    for (uint32_t i = 0; i < p->nrecvs; i++) /* first: a thread that fails too may wait for it */
+        net_loan_end(p->recvs[i]);
     for (uint32_t i = 0; i < p->nsends; i++)
         net_withdraw_loans(p->sends[i]);
     for (uint32_t i = 0; i < p->nrecvs; i++)

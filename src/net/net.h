@@ -43,6 +43,8 @@ bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref
 uno_err net_mem_alloc(void **ptr, size_t bytes);
 uno_err net_mem_free(void *ptr);
 void net_segments_forked(void);                              /* in a forked child */
+uint32_t net_mem_freed(void);                                /* how often uno_mem_free was called; any thread */
+bool net_segment_lendable(const struct net_segment_ref *ref); /* is it memory of uno_mem_alloc that is not freed? */
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */
 enum net_slot_kind { NET_SLOT_BYTES = 0, NET_SLOT_LENT = 1, NET_SLOT_PLACED = 2 /* already where the receiver offered */ };
@@ -54,6 +56,7 @@ struct net_slot {                /* one line; the writer's. Everything before `f
     _Atomic uint32_t withdrawn;  /* lent memory was taken back: the reader's operation fails */
     uint64_t lent_address;       /* same process: address. Mapped: offset in the lender's segment */
     uint64_t lent_segment;       /* index + 1 in the lender's segment table (control region); 0 = same process */
+    _Atomic uint32_t reading;    /* threads of the same process that read the loan now; its return waits for them */
 };
 static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return number | (uint64_t)signature << 32; }
 
@@ -98,6 +101,7 @@ struct net_end {
     size_t offset, capacity;
     bool any_lent;               /* sending: loans may be out; the last one is message last_lent */
     uint32_t last_lent;
+    bool reading;                /* receiving: counted in its head's `reading` */
     /* TCP */
     struct tcp_end *tcp;
     struct net_offer *offers;    /* NET_OFFERS of them, in the receiver's region; NULL for groups and TCP */
@@ -157,7 +161,8 @@ static inline enum net_arrival net_arrived(struct net_end *e, uint32_t signature
     return (uint32_t)(flag >> 32) == signature ? NET_ARRIVED : NET_MISMATCH;
 }
 static inline struct net_slot *net_recv_head(struct net_end *e) { return &e->heads[e->slot]; }
-/* Payload of the arrived message: the slot, or the lent memory. NULL = the lender's memory could not be mapped (sentence set). */
+/* Payload of the arrived message: the slot, or the lent memory. NULL = the lender's memory could not be mapped, or was taken back
+ * (sentence set). Lent memory may be read until net_release, or, when the operation fails, net_loan_end. */
 const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes);
 static inline const void *net_recv_payload(struct net_end *e)
 {
@@ -165,11 +170,14 @@ static inline const void *net_recv_payload(struct net_end *e)
     return __builtin_expect(h->kind == NET_SLOT_BYTES, 1) ? e->payload + (size_t)e->slot * e->stride
                                                         : net_recv_lent(e, h, h->bytes);
 }
+void net_loan_end(struct net_end *e);
 void net_release_slow(struct net_end *e); /* TCP: grant; memory: wake a sleeping sender */
 static inline void net_release(struct net_end *e)
 {
     e->messages++;
     e->bytes += e->heads[e->slot].bytes;
+    if (__builtin_expect(e->reading, 0))
+        net_loan_end(e);
     /* release: our reads of the slot come before; pairs with the acquire in net_end_ready_slow of the sender */
     atomic_store_explicit(e->released[0], e->next, memory_order_release);
     e->next++;
@@ -222,7 +230,7 @@ struct net_region {
     char abort_text[512];
     /* This rank's segments as peers open them; nsegments is a release store. */
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
-    _Atomic uint32_t segments_gone; /* how many of them were freed since; peers then look for ref.bytes == 0 */
+    _Atomic uint32_t segments_gone; /* how often one of them was freed; release store, pairs with the acquire in forget_gone */
     uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
@@ -260,13 +268,15 @@ void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* 
 /* Has something been sent into slots of which no sign shows that the reader has mapped them? It cannot once we are gone. Readers
  * that said goodbye do not count. */
 bool net_comm_unseen(const struct net_comm *comm);
+/* A large operation begins, no loan is being read: memory that its owner freed since is unmapped and its place may be used anew. */
+void net_comm_begin(struct net_comm *comm);
 const struct net_peer *net_comm_peer(const struct net_comm *comm, int rank);
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
 #define NET_LEND_MIN_BYTES 4096 /* below, a copy is cheaper than the wait for the release */
 bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes);
 /* Are loans of this sending end still being read? */
 bool net_loans_out(struct net_end *e);
-/* Error return: readers of loans that are out find them withdrawn and fail. */
+/* Error return: readers of loans that are out find them withdrawn and fail. Waits for threads of this process that read now. */
 void net_withdraw_loans(struct net_end *e);
 /* Reader, after reading lent memory and before publishing anything made from it. */
 static inline bool net_loan_withdrawn(const struct net_slot *h)

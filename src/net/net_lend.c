@@ -19,6 +19,12 @@ static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, ui
             *index = c->lent[i].index;
             return true;
         }
+    for (size_t i = 0; i < c->nlent; i++)
+        if (c->lent[i].ref.bytes == 0) { /* seen by peers with the message or offer that names it, see peer_segment */
+            c->lent[i].ref = region_segments(c->opt.region)[c->lent[i].index] = *ref;
+            *index = c->lent[i].index;
+            return true;
+        }
     if (mem_grow(&c->lent, &c->cap_lent, c->nlent + 1, sizeof *c->lent) != UNO_OK || region_publish(c, ref, index) != UNO_OK)
         return false;
     c->lent[c->nlent++] = (struct lent_segment){*ref, *index};
@@ -56,8 +62,16 @@ const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64
         return NULL;
     }
     e->lent_bytes += bytes;
-    if (segment == 0 && e->carrier == NET_THREAD)
-        return (const void *)(uintptr_t)address;
+    if (segment == 0 && e->carrier == NET_THREAD) {
+        /* Sequentially consistent, as the other side: it withdraws, then looks at reading; we count, then look at withdrawn. */
+        atomic_fetch_add(&e->heads[e->slot].reading, 1);
+        e->reading = true;
+        if (atomic_load(&head->withdrawn) == 0)
+            return (const void *)(uintptr_t)address;
+        net_loan_end(e);
+        err_set(UNO_ERR_ABORTED, "rank %d took back memory that it had lent", e->peer);
+        return NULL;
+    }
     char *base;
     if (segment == 0 || segment > NET_MAX_SEGMENTS ||
         peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes) != UNO_OK)
@@ -67,6 +81,13 @@ const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64
         return NULL;
     }
     return base + address;
+}
+
+void net_loan_end(struct net_end *e)
+{
+    if (e->reading) /* release: our reads come before; pairs with the acquire in net_withdraw_loans */
+        atomic_fetch_sub_explicit(&e->heads[e->slot].reading, 1, memory_order_release);
+    e->reading = false;
 }
 
 bool net_loans_out(struct net_end *e)
@@ -88,7 +109,10 @@ void net_withdraw_loans(struct net_end *e)
             atomic_store_explicit(&e->heads[i].withdrawn, 1, memory_order_relaxed);
     /* Whatever is written to that memory from now on comes after; pairs with the fence in net_loan_withdrawn. A release store
      * would hold back only what comes before it. */
-    atomic_thread_fence(memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 0; i < e->k && e->carrier == NET_THREAD; i++) /* the caller may unmap what is being read */
+        while (atomic_load_explicit(&e->heads[i].reading, memory_order_acquire) != 0)
+            sched_yield();
     e->any_lent = false;
 }
 

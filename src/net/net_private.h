@@ -34,10 +34,11 @@ struct net_comm {
     struct slot_block *free_blocks;
     uint64_t slot_bytes;          /* now held */
     /* Peers' segments that this communicator has mapped: per peer a growing array, base NULL where it has not. */
-    struct peer_map { struct peer_segment { void *base; struct net_segment_ref ref; } *segments; size_t cap; } *maps;
-    /* Own lendable segments already in the table. */
+    struct peer_map { struct peer_segment { void *base; struct net_segment_ref ref; } *segments; size_t cap; uint32_t gone; } *maps;
+    /* Own lendable segments already in the table; ref.bytes 0: it was freed, its place may be used anew. */
     struct lent_segment { struct net_segment_ref ref; uint32_t index; } *lent;
     size_t nlent, cap_lent;
+    uint32_t freed_seen;          /* net_mem_freed() when lent was looked through */
     int *group;                   /* other ranks of this host */
     int ngroup;
 };

@@ -41,6 +41,7 @@ static struct mapping *mapped;
 /* How many lendable segments there are: lets net_segment_find say no without the lock. Relaxed: a thread that lends memory has
  * itself seen uno_mem_alloc return. */
 static _Atomic int lendable_count;
+static _Atomic uint32_t freed; /* relaxed: who lends memory anew has itself seen uno_mem_free return */
 
 void net_segments_forked(void)
 {
@@ -251,6 +252,21 @@ bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref
     return found;
 }
 
+bool net_segment_lendable(const struct net_segment_ref *ref)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (const struct net_segment *s = own; s && !found; s = s->next)
+        found = s->lendable && same_segment(&s->ref, ref);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+uint32_t net_mem_freed(void)
+{
+    return atomic_load_explicit(&freed, memory_order_relaxed);
+}
+
 void net_segment_retire(const void *ptr)
 {
     const char *p = ptr;
@@ -279,10 +295,13 @@ uno_err net_mem_free(void *ptr)
     for (s = own; s; s = s->next)
         if (s->lendable && s->base == ptr)
             break;
+    if (s)
+        s->lendable = false;
     pthread_mutex_unlock(&lock);
     if (!s)
         return err_set(UNO_ERR_ARG, "uno_mem_free: %p was not returned by uno_mem_alloc", ptr);
     atomic_fetch_sub_explicit(&lendable_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
     net_segment_free(s);
     return UNO_OK;
 }

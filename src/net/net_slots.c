@@ -97,6 +97,41 @@ void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offs
     c->free_blocks = b;
 }
 
+/* A peer's segment was freed, and another one may stand in its place. */
+static void forget_if_gone(struct peer_segment *s, const struct net_segment_ref *now)
+{
+    if (!s->base || (now->bytes == s->ref.bytes && now->token[0] == s->ref.token[0] && now->token[1] == s->ref.token[1]))
+        return;
+    net_segment_unmap(&s->ref);
+    s->base = NULL;
+}
+
+static void forget_gone(struct peer_map *m, struct net_region *r)
+{
+    uint32_t gone = atomic_load_explicit(&r->segments_gone, memory_order_acquire); /* pairs with the release in net_comm_begin */
+    for (size_t i = 0; gone != m->gone && i < m->cap; i++)
+        forget_if_gone(&m->segments[i], &region_segments(r)[i]);
+    m->gone = gone;
+}
+
+void net_comm_begin(struct net_comm *c)
+{
+    struct net_region *own = c->opt.region;
+    uint32_t freed = net_mem_freed();
+    for (size_t i = 0; freed != c->freed_seen && i < c->nlent; i++)
+        if (c->lent[i].ref.bytes && !net_segment_lendable(&c->lent[i].ref)) {
+            c->lent[i].ref = (struct net_segment_ref){0};
+            region_segments(own)[c->lent[i].index].bytes = 0;
+            /* release: the entry first; only the owner writes this word */
+            uint32_t gone = atomic_load_explicit(&own->segments_gone, memory_order_relaxed);
+            atomic_store_explicit(&own->segments_gone, gone + 1, memory_order_release);
+        }
+    c->freed_seen = freed;
+    for (int r = 0; r < c->opt.size; r++)
+        if (c->maps[r].cap)
+            forget_gone(&c->maps[r], c->peers[r].region);
+}
+
 uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, uint64_t *bytes)
 {
     struct net_region *r = c->peers[peer].region;
@@ -110,6 +145,7 @@ uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, 
     for (size_t i = had; i < m->cap; i++)
         m->segments[i].base = NULL;
     struct peer_segment *s = &m->segments[index];
+    forget_if_gone(s, &region_segments(r)[index]);
     if (!s->base) {
         s->ref = region_segments(r)[index]; /* read once, checked by net_segment_map */
         uno_err err = net_segment_map(&s->ref, &s->base);

@@ -171,6 +171,43 @@ static uno_err splits(uno_comm *c, int32_t *a, int32_t *b)
     return uno_comm_destroy(same);
 }
 
+static int mappings_of(const char *what)
+{
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f))
+        n += strstr(line, what) != NULL;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Memory that peers have mapped, freed and made again: nobody keeps it, and nobody takes the new one for the old one. */
+static uno_err memory_comes_and_goes(uno_comm *c, int32_t *a, int32_t *b)
+{
+    enum { TIMES = 40, N = 16384 };
+    int n = uno_comm_size(c), me = uno_comm_rank(c);
+    for (int t = 0; t < TIMES; t++) {
+        void *in, *out;
+        TRY(uno_mem_alloc(&in, N * 4));
+        TRY(uno_mem_alloc(&out, (size_t)n * N * 4));
+        fill(in, me, t, N);
+        TRY(uno_all_gather(in, out, N, UNO_INT32, c, NULL));
+        for (int q = 0; q < n; q++)
+            TRY(check((int32_t *)out + (size_t)q * N, q, t, N, "memory made anew"));
+        TRY(uno_mem_free(in));
+        TRY(uno_mem_free(out));
+    }
+    for (int i = 0; i < 2; i++) { /* everybody has freed; everybody has said so; everybody has noticed */
+        TRY(uno_barrier(c, NULL));
+        TRY(uno_all_reduce(a, b, N, UNO_INT32, UNO_MAX, c, NULL));
+    }
+    int left = mappings_of("unisono-user");
+    EXPECT(left == 0, "%d mappings of freed memory are left", left);
+    return uno_barrier(c, NULL);
+}
+
 /* Arguments that are wrong leave the communicator alive. */
 static uno_err bad_arguments(uno_comm *c, int32_t *a, int32_t *b)
 {
@@ -196,7 +233,7 @@ uno_err conform_rest(uno_comm *comm, uint64_t seed, int *passed)
 {
     static const struct { const char *name; uno_err (*run)(uno_comm *, int32_t *, int32_t *); } list[] = {
         {"ring in groups", ring_in_groups}, {"tags out of order", tags_out_of_order}, {"any source", any_source},
-        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"bad arguments", bad_arguments}};
+        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"memory comes and goes", memory_comes_and_goes}, {"bad arguments", bad_arguments}};
     (void)seed;
     int32_t *a = mem_zalloc(1 << 21), *b = mem_zalloc(1 << 21);
     uno_err err = a && b ? UNO_OK : UNO_ERR_MEMORY;
