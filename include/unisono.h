@@ -280,7 +280,7 @@ typedef struct uno_status {
 UNO_API uno_err uno_test(uno_request **request, uno_status *status) UNO_MUST_CHECK;
 /* Wait for completion; releases *request and sets it to NULL, also on error. */
 UNO_API uno_err uno_wait(uno_request **request, uno_status *status) UNO_MUST_CHECK;
-/* As uno_wait, but returns UNO_ERR_IN_PROGRESS after timeout_s seconds and keeps the request. */
+/* As uno_wait, but returns UNO_ERR_IN_PROGRESS after timeout_s seconds (< 0: never) and keeps the request. */
 UNO_API uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *status) UNO_MUST_CHECK;
 
 /* ---- own reductions, memory ------------------------------------------------------------------------------------ */

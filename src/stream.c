@@ -42,6 +42,18 @@ void streams_forked(void)
 {
     pthread_mutex_init(&lock, NULL); /* a thread that is not here may have held or waited for them */
     pthread_cond_init(&changed, NULL);
+    for (struct uno_stream *s = streams; s; s = s->next) { /* what was queued happens in the parent */
+        if (s->head && s->err == UNO_OK) {
+            s->err = UNO_ERR_USAGE;
+            snprintf(s->text, sizeof s->text, "operations were queued on this stream before fork()");
+        }
+        for (struct item *i = s->head; i; i = i->next)
+            if (i->kind == ITEM_RECORD) {
+                i->mark->done = true;
+                i->mark->err = s->err;
+            }
+        s->head = s->tail = NULL;
+    }
 }
 
 static void mark_unref(struct mark *m)

@@ -20,7 +20,7 @@ uint64_t clock_coarse_ns(void)
 
 uint64_t clock_after(double seconds)
 {
-    if (seconds < 0 || seconds > 1e9)
+    if (!(seconds >= 0 && seconds <= 1e9)) /* also what is no number */
         return UINT64_MAX;
     return clock_ns() + (uint64_t)(seconds * 1e9);
 }

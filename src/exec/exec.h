@@ -75,7 +75,8 @@ struct exec_choice {                  /* what the planner decided, as plain data
 
 struct exec_program;
 /* Compile one rank's part of a plan for one request. For all-to-all-v, req holds the send counts and recv_req the receive
- * counts; else recv_req is NULL. Ends are made, not shaped. UNO_ERR_MEMORY, UNO_ERR_PLAN, UNO_ERR_TYPE. */
+ * counts; else recv_req is NULL. Ends are made, not shaped. UNO_ERR_MEMORY, UNO_ERR_PLAN, UNO_ERR_TYPE, UNO_ERR_UNSUPPORTED
+ * (a chunk of 2^32 tiles). */
 uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, const struct request *req,
                      const struct request *recv_req, struct exec_program **program);
 void exec_program_free(struct exec_program *program);

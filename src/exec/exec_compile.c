@@ -102,6 +102,9 @@ static uno_err make_fires(struct compiling *c)
             const struct plan_step *s = &c->prog.steps[lane->first + j];
             for (int i = 0; i < s->count; i++) {
                 fill_fire(c, s, i, &p->fires[at]);
+                if (p->fires[at].bytes / p->tile_bytes >= UINT32_MAX)
+                    return err_set(UNO_ERR_UNSUPPORTED, "%llu bytes in tiles of %u are more tiles than can be counted",
+                                   (unsigned long long)p->fires[at].bytes, p->tile_bytes);
                 p->tiles = MAX(p->tiles, p->fires[at].tiles);
                 at++;
             }

@@ -419,8 +419,10 @@ static void dead_rank_late(void **state)
     destroy(2);
 }
 
-static int in_child(void)
+static int in_child(uno_stream *of_parent)
 {
+    if (uno_stream_destroy(of_parent) != UNO_ERR_USAGE)
+        return 4;
     int in = 3, out = 0;
     uno_comm *c;
     uno_stream *s;
@@ -442,8 +444,8 @@ static void fork_and_join(void **state)
 #ifdef __SANITIZE_THREAD__
     skip(); /* the sanitizer allows no threads in such a child */
 #endif
-    int in = 1, out[2], status;
-    uno_stream *s[2];
+    int in = 1, out[3], status;
+    uno_stream *s[2], *unfinished;
     make(2, 5);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(uno_stream_create(&s[r]), UNO_OK);
@@ -452,13 +454,34 @@ static void fork_and_join(void **state)
     for (int r = 0; r < 2; r++)
         assert_int_equal(uno_stream_destroy(s[r]), UNO_OK);
     nap_ms(30);
+    assert_int_equal(uno_stream_create(&unfinished), UNO_OK);
+    assert_int_equal(uno_all_reduce(&in, &out[2], 1, UNO_INT32, UNO_SUM, comms[0], unfinished), UNO_OK);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(in_child());
+        _exit(in_child(unfinished));
+    assert_int_equal(reduce_now(comms[1]), UNO_OK);
+    assert_int_equal(uno_stream_destroy(unfinished), UNO_OK);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
+    destroy(2);
+}
+
+/* More tiles than can be counted are refused, not wrapped around. */
+static void too_many_tiles(void **state)
+{
+    (void)state;
+    struct choice choice;
+    struct exec_program *program = NULL;
+    struct request req = {.coll = UNO_ALL_REDUCE, .type = UNO_FLOAT32, .op = UNO_SUM, .count = (size_t)1 << 40};
+    make(2, 5);
+    assert_int_equal(planner_choose(comms[0]->planner, &req, &choice), UNO_OK);
+    struct exec_choice ec = {.plan = choice.plan, .shift = choice.shift, .k = choice.k, .tile_bytes = 64, .scratch_tiles = 2};
+    assert_int_equal(exec_compile(&comms[0]->env, &ec, &req, NULL, &program), UNO_ERR_UNSUPPORTED);
+    ec.tile_bytes = 4096;
+    assert_int_equal(exec_compile(&comms[0]->env, &ec, &req, NULL, &program), UNO_OK);
+    exec_program_free(program);
     destroy(2);
 }
 
@@ -505,7 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand),
         cmocka_unit_test(dead_rank_late),
         cmocka_unit_test(fork_and_join), cmocka_unit_test(destroy_in_group),
-        cmocka_unit_test(queued_after_finalize),
+        cmocka_unit_test(queued_after_finalize), cmocka_unit_test(too_many_tiles),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
