@@ -116,7 +116,6 @@ const char *type_name(uno_type type);   /* "float32"; "?" if unknown */
 const char *op_name(int op);            /* "sum"; "premulsum" for dynamic ones */
 const char *coll_name(uno_coll coll);   /* "all_reduce" */
 uno_err type_parse(const char *s, uno_type *type); /* also nccl-tests' words: float, half, double, ... */
-uno_err op_parse(const char *s, int *op);
 uno_err coll_parse(const char *s, uno_coll *coll); /* also "allreduce", "all-reduce", "all_reduce_perf" */
 
 #endif

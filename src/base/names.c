@@ -70,16 +70,6 @@ uno_err type_parse(const char *s, uno_type *type)
                    "bfloat16 f8e4m3 f8e5m2 bool complex64 complex128", s);
 }
 
-uno_err op_parse(const char *s, int *op)
-{
-    for (int i = 0; i < UNO_OP_COUNT; i++)
-        if (strcasecmp(s, ops[i]) == 0) {
-            *op = i;
-            return UNO_OK;
-        }
-    return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a reduction; legal are sum prod max min avg band bor bxor", s);
-}
-
 /* Compare without case, '_' and '-', and without a trailing "_perf". */
 static bool same_coll(const char *s, const char *name)
 {

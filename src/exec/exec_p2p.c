@@ -136,7 +136,6 @@ static uno_err judge(struct p2p *p, struct p2p_request *r, int source, const str
     r->got_peer = source;
     r->got_tag = h->tag;
     r->got_bytes = MIN(h->bytes, r->bytes);
-    r->got_type = (uno_type)h->type;
     if (r->strict && h->strict && (h->bytes != r->bytes || h->type != (uint32_t)r->type))
         return err_set(UNO_ERR_MISMATCH, "rank %d sends %llu bytes of %s, rank %d receives %zu bytes of %s", source,
                        (unsigned long long)h->bytes, type_name((uno_type)h->type), p->env->rank, r->bytes, type_name(r->type));
@@ -645,22 +644,4 @@ void p2p_free(struct p2p *p)
     free(p->pairs);
     free(p->open);
     free(p);
-}
-
-int p2p_blame(const struct p2p *p, const char **what)
-{
-    *what = "a message of";
-    for (const struct p2p_request *r = p->posted.first; r; r = r->next)
-        if (r->peer >= 0)
-            return r->peer;
-    for (int i = 0; i < p->nopen; i++) {
-        const struct pair *pair = &p->pairs[p->open[i]];
-        if (pair->filling.first)
-            return p->open[i];
-        *what = "a receive of";
-        if (pair->waiting.first || pair->announced.first || pair->pouring.first)
-            return p->open[i];
-        *what = "a message of";
-    }
-    return -1;
 }

@@ -29,8 +29,6 @@ struct p2p_request {
     /* inside */
     uint64_t id;
     size_t moved;
-    bool granted;
-    uno_type got_type;
     struct p2p_request *next;
 };
 static inline bool p2p_done(const struct p2p_request *r)
@@ -54,7 +52,5 @@ void p2p_fail(struct p2p *p2p, int rank, uno_err err);
 bool p2p_needs(const struct p2p *p2p, int rank);
 /* The first error of a request that leaves its partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails. */
 uno_err p2p_broken(const struct p2p *p2p);
-/* A rank that an unfinished request waits for, or -1. */
-int p2p_blame(const struct p2p *p2p, const char **what);
 
 #endif

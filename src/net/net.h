@@ -270,7 +270,6 @@ void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* 
 bool net_comm_unseen(const struct net_comm *comm);
 /* A large operation begins, no loan is being read: memory that its owner freed since is unmapped and its place may be used anew. */
 void net_comm_begin(struct net_comm *comm);
-const struct net_peer *net_comm_peer(const struct net_comm *comm, int rank);
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
 #define NET_LEND_MIN_BYTES 4096 /* below, a copy is cheaper than the wait for the release */
 bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes);

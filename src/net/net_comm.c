@@ -78,11 +78,6 @@ void net_comm_free(struct net_comm *c)
     free(c);
 }
 
-const struct net_peer *net_comm_peer(const struct net_comm *c, int rank)
-{
-    return &c->peers[rank];
-}
-
 uint64_t net_comm_slot_bytes(const struct net_comm *c)
 {
     return c->slot_bytes;
