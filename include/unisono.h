@@ -263,7 +263,8 @@ UNO_API uno_err uno_send(const void *buf, size_t count, uno_type type, int peer,
     UNO_MUST_CHECK;
 UNO_API uno_err uno_recv(void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
     UNO_MUST_CHECK;
-/* Queue a send (receive) and return at once; never waits for other requests. tag >= 0. peer may be UNO_ANY in irecv.
+/* Queue a send (receive) and return at once; never waits for other requests, nor for collectives issued before. It goes on while
+ * this rank waits in any call of the library. tag >= 0. peer may be UNO_ANY in irecv.
  * request: out, owned by the caller until uno_wait or a uno_test that reports completion releases it. */
 UNO_API uno_err uno_isend(const void *buf, size_t count, uno_type type, int peer, int tag, uno_comm *comm,
                           uno_request **request) UNO_MUST_CHECK;

@@ -3,8 +3,13 @@
  * comm.h - what comm.c, join.c, engine.c, group.c, stream.c and plancache.c share: the communicator, its job, operations on
  * their way. The meeting place of the deciding side (planner) and the moving side (exec, net); no other folder sees it.
  *
- * Locks, in the order they may be taken: job->lock; comm->walk (moves data; held by one walker); comm->issue (short, protects
- * the queue of issued operations); the lock of stream.c (short). A walker may take issue and the streams' lock.
+ * Locks, in the order they may be taken:
+ *   job.c's list of jobs; job->lock;
+ *   comm->walk: its holder alone moves data and operations, its own and everybody else's, so others do not wait for it longer than
+ *     for their own operation (engine_wait); the progress thread only tries it;
+ *   comm->issue (short): the queue of issued operations, requests, own reductions;
+ *   stream.c's lock (short): all streams and events of the process, for what stands in one often ends in another;
+ *   comm->fail_lock (short): first cause, ranks that are gone; net_segment.c's and the progress thread's, under which nothing is taken.
  */
 #ifndef UNO_COMM_H
 #define UNO_COMM_H
