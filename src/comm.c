@@ -102,6 +102,8 @@ static struct layout layout_of(uno_coll coll, int size)
 static bool is_in_place(const struct op *op, size_t block_bytes)
 {
     const char *s = op->send, *r = op->recv;
+    if (block_bytes == 0)
+        return true; /* nothing overlaps; the buffers may be NULL */
     size_t mine = (size_t)op->comm->rank * block_bytes;
     switch (op->req.coll) {
     case UNO_ALL_GATHER:
@@ -232,7 +234,7 @@ static uno_err v_collective(const char *call, struct op *op, bool gathers)
         for (int q = 0; q < c->rank; q++)
             off += op->req.counts[q];
     TRY(check_buffer(call, gathers ? "send" : "recv", own, mine, 1, op->req.type));
-    bool in_place = (const char *)own == (const char *)full + off * elem;
+    bool in_place = full && (const char *)own == (const char *)full + off * elem;
     TRY(check_overlap(call, own, mine * elem, full, end * elem, in_place));
     return engine_issue(op);
 }

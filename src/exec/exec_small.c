@@ -128,6 +128,8 @@ static const void *operand_of(const struct exec_op *op, int q, const struct smal
 static const char *own_part(const struct exec_op *op)
 {
     const struct exec_program *p = op->program;
+    if (p->block_bytes == 0)
+        return op->base[PLAN_IN]; /* may be NULL */
     bool blocks = p->coll == UNO_REDUCE_SCATTER || p->coll == UNO_ALL_TO_ALL || p->coll == UNO_SCATTER;
     return op->base[PLAN_IN] + (blocks ? (size_t)op->env->rank * p->block_bytes : 0);
 }
