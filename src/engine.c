@@ -549,6 +549,7 @@ static void pause_group(uno_comm *c, struct exec_wait *wait)
 void engine_wait_group(struct op *first)
 {
     struct exec_wait wait = {0};
+    bool kicked = false;
     for (;;) {
         bool moved = false, pending = false;
         uno_comm *blocked = NULL;
@@ -573,6 +574,10 @@ void engine_wait_group(struct op *first)
             pause_group(blocked, &wait);
         else
             sched_yield();
+        if (wait.stage != 0 && !kicked && requests_elsewhere(NULL)) {
+            kicked = true;
+            engine_kick();
+        }
         if (wait.stage != 0 && wait.polls > 4096)
             nanosleep(&(struct timespec){0, 50000}, NULL);
     }

@@ -17,7 +17,8 @@ static _Atomic int all_requests; /* of the process; relaxed: whoever acts on it 
 
 bool requests_elsewhere(const uno_comm *c)
 {
-    return atomic_load_explicit(&all_requests, memory_order_relaxed) > atomic_load_explicit(&c->nrequests, memory_order_relaxed);
+    int own = c ? atomic_load_explicit(&c->nrequests, memory_order_relaxed) : 0;
+    return atomic_load_explicit(&all_requests, memory_order_relaxed) > own;
 }
 
 static void count_requests(uno_comm *c, int more)

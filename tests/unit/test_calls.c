@@ -266,13 +266,17 @@ static void deadline_beside_a_waiter(void **state)
     destroy(2);
 }
 
-struct two_comms { uno_comm *a, *b; char *buf; size_t bytes; };
+struct two_comms { uno_comm *a, *b; char *buf; size_t bytes; bool group; };
 static uno_err send_then_meet(void *arg)
 {
     struct two_comms *t = arg;
     uno_request *request;
     TRY(uno_isend(t->buf, t->bytes, UNO_UINT8, 1, 0, t->a, &request));
+    if (t->group)
+        TRY(uno_group_start());
     TRY(uno_barrier(t->b, NULL));
+    if (t->group)
+        TRY(uno_group_end());
     return uno_wait(&request, NULL);
 }
 
@@ -287,13 +291,15 @@ static void request_beside_another(void **state)
     struct call sender;
     make(2, 5);
     assert_int_equal(uno_comm_init_all(second, 2, &config), UNO_OK);
-    memset(from, 7, sizeof from);
-    struct two_comms both = {comms[0], second[0], from, sizeof from};
-    call_start(&sender, send_then_meet, &both);
-    assert_int_equal(uno_recv(to, sizeof to, UNO_UINT8, 0, comms[1], NULL), UNO_OK);
-    assert_int_equal(uno_barrier(second[1], NULL), UNO_OK);
-    assert_int_equal(call_end(&sender), UNO_OK);
-    assert_memory_equal(from, to, sizeof to);
+    for (int group = 1; group >= 0; group--) {
+        memset(from, 7 + group, sizeof from);
+        struct two_comms both = {comms[0], second[0], from, sizeof from, group};
+        call_start(&sender, send_then_meet, &both);
+        assert_int_equal(uno_recv(to, sizeof to, UNO_UINT8, 0, comms[1], NULL), UNO_OK);
+        assert_int_equal(uno_barrier(second[1], NULL), UNO_OK);
+        assert_int_equal(call_end(&sender), UNO_OK);
+        assert_memory_equal(from, to, sizeof to);
+    }
     assert_int_equal(uno_comm_destroy(second[0]), UNO_OK);
     assert_int_equal(uno_comm_destroy(second[1]), UNO_OK);
     destroy(2);
