@@ -136,7 +136,7 @@ struct uno_comm {
 };
 #define COMM_MAGIC 0x756e6f63u
 
-/* ---- engine.c: operations move ----------------------------------------------------------------------------- */
+/* ---- engine.c, progress.c: operations move ----------------------------------------------------------------------------- */
 /* Run a call: note a copy in the open group, queue a copy on its stream, or run it to its end here. `call` is filled by
  * comm.c, on its stack. */
 uno_err engine_issue(struct op *call);

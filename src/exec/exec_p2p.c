@@ -242,9 +242,8 @@ static struct unexpected *keep(struct p2p *p, int source, const struct header *h
 
 /* ---- headers arriving --------------------------------------------------------------------------------------------------- */
 
-static uno_err lying(const struct p2p *p, int source)
+static uno_err lying(int source)
 {
-    (void)p;
     return err_set(UNO_ERR_INTERNAL, "rank %d sent a point-to-point header that makes no sense", source);
 }
 
@@ -255,7 +254,7 @@ static uno_err granted(struct p2p *p, int peer, const struct header *h)
     while (r && r->id != h->id)
         r = r->next;
     if (!r || h->bytes > r->bytes)
-        return lying(p, peer);
+        return lying(peer);
     list_remove(&pair->announced, r);
     if (h->refused) {
         finish(p, r, err_set(UNO_ERR_MISMATCH, "rank %d expects another length or type than the %zu bytes of %s that rank %d sends",
@@ -276,12 +275,12 @@ static bool take_header(struct p2p *p, int source, const char *slot, size_t slot
     struct pair *pair = &p->pairs[source];
     struct header h;
     if (slot_bytes < sizeof h) {
-        *err = lying(p, source);
+        *err = lying(source);
         return true;
     }
     memcpy(&h, slot, sizeof h);
     if (h.matched - pair->eager_acked > pair->eager_sent - pair->eager_acked) {
-        *err = lying(p, source);
+        *err = lying(source);
         return true;
     }
     pair->eager_acked = h.matched;
@@ -293,7 +292,7 @@ static bool take_header(struct p2p *p, int source, const char *slot, size_t slot
         return true;
     if ((h.kind != KIND_EAGER && h.kind != KIND_ANNOUNCE) || h.tag < 0 || h.type >= UNO_TYPE_COUNT ||
         (h.kind == KIND_EAGER && h.bytes != slot_bytes - sizeof h)) {
-        *err = lying(p, source);
+        *err = lying(source);
         return true;
     }
     struct p2p_request *r = find_posted(p, source, &h);
@@ -315,7 +314,7 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
         uno_err err = UNO_OK;
         uint64_t bytes = net_recv_head(rx)->bytes;
         if (bytes > sizeof(struct header) + EAGER_BYTES)
-            return lying(p, source);
+            return lying(source);
         if (!take_header(p, source, net_recv_payload(rx), bytes, &err))
             return UNO_OK;
         net_release(rx);
@@ -323,7 +322,7 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
         TRY(err);
     }
     if (a == NET_MISMATCH)
-        return lying(p, source);
+        return lying(source);
     return rx->failed;
 }
 
@@ -337,7 +336,7 @@ static uno_err receive_bulk(struct p2p *p, int source, bool *moved)
         const struct net_slot *head = net_recv_head(rx);
         uint64_t bytes = head->bytes;
         if (bytes > r->got_bytes - r->moved || bytes > p->bulk_bytes)
-            return lying(p, source);
+            return lying(source);
         copy_bytes((char *)r->buf + r->moved, net_recv_payload(rx), bytes, false);
         r->moved += bytes;
         net_release(rx);
@@ -349,14 +348,13 @@ static uno_err receive_bulk(struct p2p *p, int source, bool *moved)
             finish(p, r, r->err);
         }
     }
-    return a == NET_MISMATCH ? lying(p, source) : rx->failed;
+    return a == NET_MISMATCH ? lying(source) : rx->failed;
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------------------- */
 
-static void post_header(struct p2p *p, struct pair *pair, struct header *h, const void *payload, size_t payload_bytes)
+static void post_header(struct pair *pair, struct header *h, const void *payload, size_t payload_bytes)
 {
-    (void)p;
     struct net_slot *head = net_send_head(pair->tx);
     char *slot = net_send_payload(pair->tx);
     h->matched = pair->matched_told = pair->matched;
@@ -391,7 +389,7 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
         }
         struct header h = g->h;
         drop_grant(p, pair);
-        post_header(p, pair, &h, NULL, 0);
+        post_header(pair, &h, NULL, 0);
         *moved = true;
     }
     return UNO_OK;
@@ -407,12 +405,12 @@ static void send_waiting(struct p2p *p, struct pair *pair, bool *moved)
         if (r->bytes <= EAGER_BYTES && pair->eager_sent - pair->eager_acked < EAGER_CREDIT) {
             h.kind = KIND_EAGER;
             pair->eager_sent++;
-            post_header(p, pair, &h, r->buf, r->bytes);
+            post_header(pair, &h, r->buf, r->bytes);
             finish(p, r, UNO_OK);
         } else {
             h.kind = KIND_ANNOUNCE;
             list_add(&pair->announced, r);
-            post_header(p, pair, &h, NULL, 0);
+            post_header(pair, &h, NULL, 0);
         }
     }
 }
@@ -455,7 +453,7 @@ static uno_err poll_pair(struct p2p *p, int peer, bool *moved)
     send_waiting(p, pair, moved);
     if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx)) {
         struct header h = {.kind = KIND_CREDIT};
-        post_header(p, pair, &h, NULL, 0);
+        post_header(pair, &h, NULL, 0);
     }
     TRY(pour(p, peer, moved));
     return pair->tx->failed;
