@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.h - what comm.c, join.c, engine.c, group.c, stream.c and plancache.c share: the communicator, its job, operations on
- * their way. The meeting place of the deciding side (planner) and the moving side (exec, net); no other folder sees it.
+ * comm.h - what the files of this folder share: the communicator, its job, operations on their way. The meeting place of the
+ * deciding side (planner) and the moving side (exec, net); no other folder sees it.
  *
  * Locks, in the order they may be taken:
  *   job.c's list of jobs; job->lock;
@@ -195,11 +195,20 @@ void plancache_free(struct plancache *cache);
 /* Walk lock held. The program stays valid until the next call. */
 uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found);
 
-/* ---- join.c, split.c --------------------------------------------------------------------------------------------- */
+/* ---- job_events.c: what is heard of processes, told to communicators ------------------------------------------------------ */
+uno_err job_watch(uno_comm *comm);                   /* start the steward of its job */
+void job_on_control(void *job, int from, const void *data, size_t bytes);                   /* net's callbacks */
+void job_on_down(void *job, int from, bool clean, bool fin, const char *text);
+
+/* ---- join.c, join_local.c, split.c -------------------------------------------------------------------------------- */
 uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config);
 uno_err join_env(uno_comm **comm, const uno_config *config);
 uno_err join_all(uno_comm **comms, int n, const uno_config *config);
+/* As join_all; on failure comms holds what was made so far. */
+uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char *name);
 uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, uno_comm **newcomm);
+
+/* ---- assemble.c --------------------------------------------------------------------------------------------------------- */
 void comm_free(uno_comm *comm);
 /* Common end of all ways to join: peers, hosts and regions are known. */
 uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);

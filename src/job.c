@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * job.c - what this process has joined: the list of jobs and their communicators, forks, and leaving in order when the
- * program ends. Called by join.c, split.c, the engine's progress thread and the steward's callbacks.
+ * program ends. Called by assemble.c, the ways to join, the engine's progress thread and the steward's callbacks.
  */
 #include "comm.h"
 

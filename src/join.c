@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c - how a communicator comes to be: everyone's description is exchanged once, ranks of a host map each other's control
- * regions, settings are compared, the steward starts. Called by comm.c and group.c; split.c makes children.
+ * join.c - how ranks of several processes come to a communicator: everyone's description is exchanged once, ranks of a host map
+ * each other's control regions, settings are compared, the steward starts. Called by comm.c and group.c; assemble.c makes the
+ * communicator itself, join_local.c joins ranks of one process, split.c makes children.
  */
 #include "comm.h"
 
@@ -157,19 +158,6 @@ static bool same_host(const struct join_info *a, const struct join_info *b)
     return id128_equal(a->host, b->host) && a->uid == b->uid;
 }
 
-uno_err comm_map_region(uno_comm *c, int r)
-{
-    void *base;
-    TRY(net_segment_map(&c->region_refs[r], &base));
-    struct net_region *region = base;
-    if (c->region_refs[r].bytes < net_region_bytes(c->size) || !net_region_check(region, c->size)) {
-        net_segment_unmap(&c->region_refs[r]);
-        return err_set(UNO_ERR_UNREACHABLE, "rank %d has another memory layout", r);
-    }
-    c->regions[r] = region;
-    return UNO_OK;
-}
-
 /* Map the regions of this host's ranks and agree on who could: a rank with any failure counts as a host of its own. */
 static uno_err map_host(struct joining *j)
 {
@@ -246,185 +234,7 @@ static uno_err fill_job(struct joining *j)
     return UNO_OK;
 }
 
-/* ---- callbacks of net and watch (steward's thread) -------------------------------------------------------------------- */
-
-static void on_control(void *arg, int from, const void *data, size_t bytes)
-{
-    struct job *job = arg;
-    if (job->watch)
-        watch_on_control(job->watch, from, data, bytes);
-}
-
-static void on_down(void *arg, int from, bool clean, bool fin, const char *text)
-{
-    struct job *job = arg;
-    if (job->watch)
-        watch_on_down(job->watch, from, clean, fin, text);
-}
-
-static void tell_gone(struct job *job, int process, bool in_order, const char *text)
-{
-    pthread_mutex_lock(&job->lock);
-    for (uno_comm *c = job->comms; c; c = c->next_in_job)
-        for (int r = 0; r < c->size && atomic_load_explicit(&c->ready, memory_order_acquire); r++) /* pairs with comm_assemble */
-            if (job->members[c->job_rank[r]].process == process && r != c->rank)
-                comm_rank_gone(c, r, in_order, text);
-    pthread_mutex_unlock(&job->lock);
-}
-
-static void on_dead(void *arg, int process, const char *text)
-{
-    tell_gone(arg, process, false, text);
-}
-
-static void on_left(void *arg, int process, const char *text)
-{
-    tell_gone(arg, process, true, text);
-}
-
-static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text)
-{
-    uno_comm *c = job_find(arg, comm_id);
-    if (!c)
-        return;
-    (void)comm_fail(c, code, rank, false, text);
-    comm_release(c);
-}
-
-/* Did this process say goodbye in a region that we can read? */
-static bool said_goodbye(void *arg, int process)
-{
-    struct job *job = arg;
-    bool yes = false;
-    pthread_mutex_lock(&job->lock);
-    for (uno_comm *c = job->comms; c && !yes; c = c->next_in_job)
-        for (int r = 0; r < c->size && !yes; r++)
-            if (c->regions[r] && job->members[c->job_rank[r]].process == process) /* acquire: pairs with say_goodbye */
-                yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0;
-    pthread_mutex_unlock(&job->lock);
-    return yes;
-}
-
-static uno_err start_steward(uno_comm *c)
-{
-    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .net = c->job->net,
-                                .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort, .said_goodbye = said_goodbye,
-                                .arg = c->job};
-    return watch_start(&opt, &c->job->watch);
-}
-
 /* ---- the way in -------------------------------------------------------------------------------------------------------- */
-
-/* UNISONO_FAULT=wrap:n lets numbers wrap around after n operations and messages. */
-static uint32_t first_number(void)
-{
-    return (uint32_t)-fault_value("wrap");
-}
-
-uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm)
-{
-    uno_comm *c = mem_zalloc(sizeof *c);
-    if (!c)
-        return UNO_ERR_MEMORY;
-    size_t n = (size_t)size;
-    c->magic = COMM_MAGIC;
-    c->fork_generation = fork_generation();
-    c->rank = rank;
-    c->gone_suspect.rank = c->left_suspect.rank = -1;
-    c->size = size;
-    c->cfg = *cfg;
-    snprintf(c->name, sizeof c->name, "%s", name ? name : "");
-    pthread_mutex_init(&c->walk, NULL);
-    pthread_mutex_init(&c->issue, NULL);
-    pthread_mutex_init(&c->fail_lock, NULL);
-    c->job_rank = mem_array(n, sizeof *c->job_rank);
-    c->host_of = mem_array(n, sizeof *c->host_of);
-    c->regions = mem_array(n, sizeof *c->regions);
-    c->region_refs = mem_array(n, sizeof *c->region_refs);
-    c->peers = mem_array(n, sizeof *c->peers);
-    c->gone = mem_array(n, sizeof *c->gone);
-    void *base;
-    uno_err err = UNO_ERR_MEMORY;
-    if (c->job_rank && c->host_of && c->regions && c->region_refs && c->peers && c->gone)
-        err = net_segment_new(net_region_bytes(size), "unisono-region", &c->segment, &base);
-    if (err != UNO_OK) {
-        comm_free(c);
-        return err;
-    }
-    c->region = base;
-    net_region_init(c->region, size, first_number());
-    c->number = first_number();
-    c->regions[rank] = c->region;
-    *comm = c;
-    return UNO_OK;
-}
-
-uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
-{
-    bool tcp = false;
-    for (int r = 0; r < c->size; r++) {
-        struct net_peer *p = &c->peers[r];
-        p->host = c->host_of[r];
-        p->process = c->job->members[c->job_rank[r]].process;
-        p->region = c->regions[r];
-        p->link = c->job->links ? c->job->links[c->job_rank[r]] : NULL;
-        bool same_process = c->regions[r] && c->region_refs[r].pid == getpid();
-        p->carrier = r == c->rank ? NET_SELF : same_process ? NET_THREAD : c->regions[r] ? NET_SHM : NET_TCP;
-        tcp = tcp || p->carrier == NET_TCP;
-    }
-    struct net_comm_options opt = {.id = c->id, .rank = c->rank, .size = c->size, .peers = c->peers, .region = c->region,
-                                   .lend = c->cfg.lend, .first = first_number()};
-    TRY(net_comm_new(&opt, &c->net));
-    struct planner_settings s = {.algo = c->cfg.algo, .buffsize = c->cfg.buffsize, .memory_limit = c->cfg.memory_limit,
-                                 .channels = (int)c->cfg.channels, .small = c->cfg.small && c->nhosts == 1, .nranks = c->size,
-                                 .host_of = c->host_of, .costs = *costs};
-    TRY(planner_new(&s, &c->planner));
-    TRY(plancache_new(&c->cache));
-    c->env.rank = c->rank;
-    c->env.size = c->size;
-    c->env.net = c->net;
-    c->env.region = c->region;
-    c->env.regions = c->regions;
-    c->env.proc = tcp ? c->job->net : NULL;
-    c->env.look = engine_look;
-    c->env.look_arg = c;
-    c->env.ring_limit = first_number() + NET_RING_ENTRIES;
-    TRY(p2p_new(&c->env, &c->p2p));
-    atomic_store_explicit(&c->ready, 1, memory_order_release);
-    return UNO_OK;
-}
-
-void comm_free(uno_comm *c)
-{
-    if (!c)
-        return;
-    job_unlist(c); /* first: whom jobs_snapshot still finds, it may hold again */
-    engine_wait_unused(c);
-    p2p_free(c->p2p);
-    net_comm_free(c->net);
-    job_detach(c);
-    plancache_free(c->cache);
-    planner_free(c->planner);
-    if (c->regions)
-        for (int r = 0; r < c->size; r++)
-            if (c->regions[r] && r != c->rank)
-                net_segment_unmap(&c->region_refs[r]);
-    net_segment_free(c->segment);
-    free(c->env.scratch);
-    free(c->run);
-    ops_free(c);
-    free(c->gone);
-    free(c->peers);
-    free(c->region_refs);
-    free(c->regions);
-    free(c->host_of);
-    free(c->job_rank);
-    pthread_mutex_destroy(&c->walk);
-    pthread_mutex_destroy(&c->issue);
-    pthread_mutex_destroy(&c->fail_lock);
-    c->magic = 0;
-    free(c);
-}
 
 static struct topo_costs agreed_costs(const struct joining *j)
 {
@@ -457,7 +267,8 @@ static uno_err make_job(uno_comm *c, const uno_id *id)
     job->size = c->size;
     job_add(job);
     job_attach(job, c);
-    struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .on_control = on_control, .on_down = on_down, .arg = job};
+    struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .on_control = job_on_control, .on_down = job_on_down,
+                                   .arg = job};
     boot_id_key(id, &opt.key, &opt.job);
     job->id = opt.job;
     c->id = hash_mix(opt.job, 1);
@@ -559,7 +370,7 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
         err = comm_assemble(j.comm, &costs);
     }
     if (err == UNO_OK && nranks > 1)
-        err = start_steward(j.comm);
+        err = job_watch(j.comm);
     if (j.met && nranks > 1)
         err = agree(&j, err);
     if (err == UNO_OK && lowest_of_host(&j))
@@ -614,70 +425,13 @@ uno_err join_env(uno_comm **comm, const uno_config *config)
     return join(comm, place.size, &place.id, place.rank, &cfg, config ? config->name : NULL);
 }
 
-/* ---- all ranks in this process -------------------------------------------------------------------------------------------- */
-
-static uno_err fill_local_job(struct job *job, int n)
-{
-    job->members = mem_array((size_t)n, sizeof *job->members);
-    job->host_of = mem_array((size_t)n, sizeof *job->host_of);
-    if (!job->members || !job->host_of)
-        return UNO_ERR_MEMORY;
-    job->rank = -1;
-    job->size = n;
-    job->nhosts = 1;
-    for (int r = 0; r < n; r++) {
-        job->members[r].pid = getpid();
-        gethostname(job->members[r].hostname, sizeof job->members[r].hostname - 1);
-    }
-    return auth_random(&job->id, sizeof job->id);
-}
-
-static uno_err join_locally(uno_comm **comms, int n, const struct config *cfg, const char *name)
-{
-    struct job *job = mem_zalloc(sizeof *job);
-    if (!job)
-        return UNO_ERR_MEMORY;
-    pthread_mutex_init(&job->lock, NULL);
-    job_add(job);
-    job->refs = 1; /* so that a failure half way does not free it under us */
-    uno_err err = fill_local_job(job, n);
-    for (int r = 0; r < n && err == UNO_OK; r++) {
-        err = comm_alloc(r, n, cfg, name, &comms[r]);
-        if (err == UNO_OK)
-            job_attach(job, comms[r]);
-    }
-    struct topo_costs costs = topo_costs_default;
-    costs.processors = (uint64_t)topo_processors();
-    for (int r = 0; r < n && err == UNO_OK; r++) {
-        uno_comm *c = comms[r];
-        c->id = hash_mix(job->id, 1);
-        c->nhosts = 1;
-        c->env.crowded = n > topo_processors();
-        c->processors = costs.processors;
-        for (int q = 0; q < n && err == UNO_OK; q++) {
-            c->job_rank[q] = q;
-            net_segment_ref(comms[q]->segment, &c->region_refs[q]);
-            if (q != r)
-                err = comm_map_region(c, q);
-        }
-        if (err == UNO_OK)
-            err = comm_assemble(c, &costs);
-    }
-    pthread_mutex_lock(&job->lock);
-    bool unused = --job->refs == 0;
-    pthread_mutex_unlock(&job->lock);
-    if (unused)
-        job_drop(job);
-    return err;
-}
-
 uno_err join_all(uno_comm **comms, int n, const uno_config *config)
 {
     struct config cfg;
     TRY(program_config(config, &cfg));
     TRY(configure_process(&cfg, -1));
     memset(comms, 0, (size_t)n * sizeof *comms);
-    uno_err err = join_locally(comms, n, &cfg, config ? config->name : NULL);
+    uno_err err = join_local(comms, n, &cfg, config ? config->name : NULL);
     if (err == UNO_OK) {
         report_settings();
         return UNO_OK;

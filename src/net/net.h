@@ -245,7 +245,7 @@ static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *
 /* ---- the communicator, seen by net ----------------------------------------------------------------------------- */
 struct net_link;                 /* the sockets between two processes (net_tcp.c) */
 
-struct net_peer {                /* filled by join.c, one per rank */
+struct net_peer {                /* filled by assemble.c, one per rank */
     enum net_carrier carrier;
     struct net_region *region;   /* mapped control region; NULL for TCP */
     struct net_link *link;       /* TCP; NULL otherwise */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_events.c - what sockets and the steward report about processes (control messages, deaths, goodbyes, aborts), taken to the
+ * communicators of a job. Everything here runs in the steward's thread, but job_watch, with which join.c starts it.
+ */
+#include "comm.h"
+
+void job_on_control(void *arg, int from, const void *data, size_t bytes)
+{
+    struct job *job = arg;
+    if (job->watch)
+        watch_on_control(job->watch, from, data, bytes);
+}
+
+void job_on_down(void *arg, int from, bool clean, bool fin, const char *text)
+{
+    struct job *job = arg;
+    if (job->watch)
+        watch_on_down(job->watch, from, clean, fin, text);
+}
+
+static void tell_gone(struct job *job, int process, bool in_order, const char *text)
+{
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c; c = c->next_in_job)
+        for (int r = 0; r < c->size && atomic_load_explicit(&c->ready, memory_order_acquire); r++) /* pairs with comm_assemble */
+            if (job->members[c->job_rank[r]].process == process && r != c->rank)
+                comm_rank_gone(c, r, in_order, text);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void on_dead(void *arg, int process, const char *text)
+{
+    tell_gone(arg, process, false, text);
+}
+
+static void on_left(void *arg, int process, const char *text)
+{
+    tell_gone(arg, process, true, text);
+}
+
+static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text)
+{
+    uno_comm *c = job_find(arg, comm_id);
+    if (!c)
+        return;
+    (void)comm_fail(c, code, rank, false, text);
+    comm_release(c);
+}
+
+/* Did this process say goodbye in a region that we can read? */
+static bool said_goodbye(void *arg, int process)
+{
+    struct job *job = arg;
+    bool yes = false;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c && !yes; c = c->next_in_job)
+        for (int r = 0; r < c->size && !yes; r++)
+            if (c->regions[r] && job->members[c->job_rank[r]].process == process) /* acquire: pairs with say_goodbye */
+                yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0;
+    pthread_mutex_unlock(&job->lock);
+    return yes;
+}
+
+uno_err job_watch(uno_comm *c)
+{
+    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .net = c->job->net,
+                                .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort, .said_goodbye = said_goodbye,
+                                .arg = c->job};
+    return watch_start(&opt, &c->job->watch);
+}
