@@ -63,7 +63,9 @@ static void commands_run(struct watch *w)
         if (c->kind == COMMAND_ABORT)
             peers_abort(w, &c->frame, c->ranks, c->nranks);
         else if (c->kind == COMMAND_CONTROL)
-            peers_frame(w, c->from, c->data, c->bytes);
+            peers_frame(w, c->from, c->data, c->bytes, c->when_ns);
+        else if (c->kind == COMMAND_TELL)
+            message_send(w, peer_find(w, c->from), c->message, c->data, c->bytes);
         else
             peers_down(w, c->from, c->clean, c->fin, c->frame.text);
         command_free(c);
@@ -91,6 +93,25 @@ void watch_abort(struct watch *w, uint64_t comm_id, uno_err code, int rank, cons
     command_push(w, c);
 }
 
+uno_err watch_tell(struct watch *w, int process, enum watch_message kind, const void *data, size_t bytes)
+{
+    if (!w || w->forked || !w->running || !w->opt.net)
+        return err_set(UNO_ERR_UNREACHABLE, "there is no connection between stewards to tell rank %d something", process);
+    if (bytes > WATCH_MESSAGE_BYTES || !peer_find(w, process) || process == w->peers[w->self].process)
+        return err_set(UNO_ERR_ARG, "a message of %zu bytes to process %d", bytes, process);
+    struct command *c = mem_zalloc(sizeof *c + bytes);
+    if (!c)
+        return UNO_ERR_MEMORY;
+    c->kind = COMMAND_TELL;
+    c->from = process;
+    c->message = (uint8_t)kind;
+    c->bytes = bytes;
+    if (bytes)
+        memcpy(c->data, data, bytes);
+    command_push(w, c);
+    return UNO_OK;
+}
+
 void watch_on_control(void *arg, int from, const void *data, size_t bytes)
 {
     struct watch *w = arg;
@@ -102,6 +123,7 @@ void watch_on_control(void *arg, int from, const void *data, size_t bytes)
         return;
     }
     c->kind = COMMAND_CONTROL;
+    c->when_ns = clock_ns();
     c->from = from;
     c->bytes = bytes;
     memcpy(c->data, data, bytes);

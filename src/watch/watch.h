@@ -61,6 +61,13 @@ struct watch_member {          /* one per rank of the job */
     char hostname[64];
     struct sock_address_book book;
 };
+/* What processes tell each other through their stewards. Kinds below WATCH_MESSAGE_FIRST are the stewards' own. */
+enum watch_message {
+    WATCH_MESSAGE_FIRST = 64,
+    WATCH_MESSAGE_ASK = WATCH_MESSAGE_FIRST, /* fail.c: what do you call as operation N? */
+    WATCH_MESSAGE_LAST = 255
+};
+#define WATCH_MESSAGE_BYTES (256u << 10) /* no message is longer */
 struct watch_options {
     const struct config *cfg;
     int rank, size;
@@ -75,6 +82,8 @@ struct watch_options {
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
     void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
+    /* A message that another process sent with watch_tell; data belongs to the caller. NULL = not wanted. */
+    void (*on_message)(void *arg, int from, enum watch_message kind, const void *data, size_t bytes);
     void *arg;
 };
 struct watch;
@@ -85,6 +94,10 @@ uno_err watch_new(struct watch **watch);
 uno_err watch_start(const struct watch_options *opt, struct watch **watch);
 /* Tell other hosts' processes that a communicator was aborted; never blocks. ranks: members of that communicator. */
 void watch_abort(struct watch *watch, uint64_t comm_id, uno_err code, int rank, const char *text, const int *ranks, int nranks);
+/* Send a message to a process of the job (its lowest rank); never blocks, may be called on the steward's thread too. Messages
+ * between two processes arrive in order, once, or not at all when there is no way. On the sender's own host only where net is
+ * there. UNO_ERR_ARG too long, or no such process; UNO_ERR_MEMORY; UNO_ERR_UNREACHABLE without net. */
+uno_err watch_tell(struct watch *watch, int process, enum watch_message kind, const void *data, size_t bytes);
 /* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from said_goodbye, other hosts from
  * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. */
 void watch_goodbye(struct watch *watch);

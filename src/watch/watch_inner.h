@@ -24,19 +24,27 @@ struct peer {                 /* one per process of the job, in the order of the
     char suspect_text[200];
     struct net_link *link;    /* NULL until something was sent */
     bool unlinkable;          /* there is no way to it; said once */
+    struct inbox {            /* the message that comes from it in parts */
+        uint32_t id;
+        uint8_t kind;
+        size_t total, have, cap; /* have 0: none */
+        unsigned char *data;
+    } inbox;
     char text[FRAME_TEXT_BYTES]; /* PEER_DEAD, PEER_LEFT: the sentence */
 };
 
-enum command_kind { COMMAND_ABORT, COMMAND_CONTROL, COMMAND_DOWN };
+enum command_kind { COMMAND_ABORT, COMMAND_CONTROL, COMMAND_DOWN, COMMAND_TELL };
 struct command {              /* from other threads to the steward */
     struct command *next;
     enum command_kind kind;
-    int from;                 /* CONTROL, DOWN */
+    int from;                 /* CONTROL, DOWN; TELL: to whom */
+    uint8_t message;          /* TELL */
+    uint64_t when_ns;         /* CONTROL: when it came */
     bool clean, fin;          /* DOWN */
     int nranks;               /* ABORT: members[nranks] */
     int *ranks;
     struct frame frame;       /* ABORT: ready to send; DOWN: only its text */
-    size_t bytes;             /* CONTROL: data[bytes] */
+    size_t bytes;             /* CONTROL, TELL: data[bytes] */
     unsigned char data[];
 };
 
@@ -56,6 +64,7 @@ struct watch {
     struct peer *peers;
     int npeers, self;         /* self: index of the own process */
     int epoll, net_fd;
+    uint32_t message_id;      /* of the last message sent */
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
@@ -74,8 +83,19 @@ void peers_watch(struct watch *w);              /* begin: pidfds, links between 
 void peers_event(struct watch *w, int index);   /* a pidfd fired */
 void peers_timers(struct watch *w, uint64_t now);
 uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
-void peers_frame(struct watch *w, int from, const void *data, size_t bytes);
+void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns);
+struct peer *peer_find(struct watch *w, int process); /* NULL = there is none */
+bool peer_is_local(const struct watch *w, const struct peer *p);
+void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes);
+/* One control frame; drops what cannot be sent, and says so once. */
+bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes);
 void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text);
 void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks);
+
+/* watch_message.c: messages longer than a frame. */
+void message_send(struct watch *w, struct peer *to, uint8_t kind, const void *data, size_t bytes);
+/* A part came. UNO_ERR_PARSE: it does not fit to what came before; what was there is forgotten. */
+uno_err message_part(struct watch *w, struct peer *from, const void *data, size_t bytes);
+void message_forget(struct peer *p);
 
 #endif

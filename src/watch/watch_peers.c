@@ -19,12 +19,12 @@ static const struct watch_member *member(const struct watch *w, const struct pee
     return &w->members[p->process];
 }
 
-static bool is_local(const struct watch *w, const struct peer *p)
+bool peer_is_local(const struct watch *w, const struct peer *p)
 {
     return member(w, p)->host == w->members[w->opt.rank].host;
 }
 
-static struct peer *peer_find(struct watch *w, int process)
+struct peer *peer_find(struct watch *w, int process)
 {
     int lo = 0, hi = w->npeers - 1;
     while (lo <= hi) {
@@ -67,15 +67,17 @@ uno_err peers_new(struct watch *w)
 
 void peers_free(struct watch *w)
 {
-    for (int i = 0; i < w->npeers; i++)
+    for (int i = 0; i < w->npeers; i++) {
         process_forget(&w->peers[i].eye);
+        message_forget(&w->peers[i]);
+    }
     free(w->peers);
     w->peers = NULL;
     w->npeers = 0;
 }
 
 /* "rank 3 (pid 12 on hostB)", "the process of ranks 0-3, 6 (pid 12 on hostB)" */
-static void who(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes)
+void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes)
 {
     char list[160];
     size_t len = 0;
@@ -104,21 +106,27 @@ static uno_err get_link(struct watch *w, struct peer *p)
     return p->link ? UNO_OK : net_link_get(w->opt.net, p->process, &member(w, p)->book, &p->link);
 }
 
-static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
+bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes)
 {
-    unsigned char buf[FRAME_HEADER_BYTES + FRAME_TEXT_BYTES];
     if (!w->opt.net || to->unlinkable || to->state != PEER_ALIVE)
-        return;
+        return false;
     uno_err err = get_link(w, to);
     if (err == UNO_OK)
-        err = net_control_send(to->link, buf, frame_write(f, buf));
+        err = net_control_send(to->link, data, bytes);
     w->net_idle_ns = 0; /* queued only: the next round sends it */
     if (err != UNO_OK) {
         char name[256];
-        who(w, to, name, sizeof name);
+        peer_name(w, to, name, sizeof name);
         to->unlinkable = true;
         LOG(LOG_INFO, LOG_WATCH, "%s cannot be told of deaths and aborts: %s", name, err_text());
     }
+    return err == UNO_OK;
+}
+
+static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
+{
+    unsigned char buf[FRAME_HEADER_BYTES + FRAME_TEXT_BYTES];
+    (void)peer_send(w, to, buf, frame_write(f, buf));
 }
 
 /* The hub of our host: the lowest process that is there and has not said goodbye. Our own goodbye does not count here: as long as
@@ -127,7 +135,7 @@ static bool is_hub(const struct watch *w)
 {
     for (int i = 0; i < w->self; i++) {
         const struct peer *p = &w->peers[i];
-        if (is_local(w, p) && p->state == PEER_ALIVE &&
+        if (peer_is_local(w, p) && p->state == PEER_ALIVE &&
             !(w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)))
             return false;
     }
@@ -137,7 +145,7 @@ static bool is_hub(const struct watch *w)
 /* Is p the hub of another host, as far as is known here? */
 static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
 {
-    if (is_local(w, p) || p->state != PEER_ALIVE || p->unlinkable)
+    if (peer_is_local(w, p) || p->state != PEER_ALIVE || p->unlinkable)
         return false;
     for (const struct peer *q = w->peers; q < p; q++)
         if (member(w, q)->host == member(w, p)->host && q->state == PEER_ALIVE && !q->unlinkable)
@@ -163,14 +171,14 @@ static void tell(struct watch *w, const struct peer *dead, bool everyone)
     struct frame f = {.kind = FRAME_DEATH, .process = dead->process};
     snprintf(f.text, sizeof f.text, "%s", dead->text);
     for (int i = 0; i < w->npeers; i++)
-        if (i != w->self && (everyone || !is_local(w, &w->peers[i])))
+        if (i != w->self && (everyone || !peer_is_local(w, &w->peers[i])))
             send_frame(w, &w->peers[i], &f);
 }
 
 static void tell_local_deaths(struct watch *w)
 {
     for (int i = 0; i < w->npeers; i++)
-        if (w->peers[i].state == PEER_DEAD && is_local(w, &w->peers[i]))
+        if (w->peers[i].state == PEER_DEAD && peer_is_local(w, &w->peers[i]))
             tell(w, &w->peers[i], false);
 }
 
@@ -178,7 +186,7 @@ void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int n
 {
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
-        for (int k = 0; !is_local(w, p) && k < nranks; k++)
+        for (int k = 0; !peer_is_local(w, p) && k < nranks; k++)
             if (ranks[k] >= 0 && ranks[k] < w->opt.size && w->members[ranks[k]].process == p->process) {
                 send_frame(w, p, f);
                 break;
@@ -190,6 +198,7 @@ void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int n
 
 static void stop_looking(struct watch *w, struct peer *p)
 {
+    message_forget(p);
     if (p->polled)
         w->npolled--;
     p->polled = false;
@@ -223,7 +232,7 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
         w->opt.on_dead(w->opt.arg, p->process, p->text);
     if (source == SEEN_AS_FIN)
         tell(w, p, true);
-    if (is_local(w, p))
+    if (peer_is_local(w, p))
         pass_on(w, p);
     else
         link_hubs(w, false);
@@ -234,14 +243,14 @@ static void peer_left(struct watch *w, struct peer *p)
     if (p->state != PEER_ALIVE)
         return;
     char name[256];
-    who(w, p, name, sizeof name);
+    peer_name(w, p, name, sizeof name);
     p->state = PEER_LEFT;
     stop_looking(w, p);
     snprintf(p->text, sizeof p->text, "%s left the job", name);
     LOG(LOG_DEBUG, LOG_WATCH, "%s", p->text);
     if (w->opt.on_left && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
         w->opt.on_left(w->opt.arg, p->process, p->text);
-    if (is_local(w, p))
+    if (peer_is_local(w, p))
         pass_on(w, p);
     else
         link_hubs(w, false);
@@ -255,7 +264,7 @@ static void local_ended(struct watch *w, struct peer *p, bool last)
         peer_left(w, p);
         return;
     }
-    who(w, p, name, sizeof name);
+    peer_name(w, p, name, sizeof name);
     if (process_how(&p->eye, how, sizeof how)) {
         bool exited = strncmp(how, "exited", 6) == 0;
         snprintf(text, sizeof text, "%s %s%s", name, how, exited ? " without leaving the job" : "");
@@ -305,7 +314,7 @@ static void watch_local(struct watch *w, struct peer *p)
 void peers_watch(struct watch *w)
 {
     for (int i = 0; i < w->npeers; i++)
-        if (i != w->self && is_local(w, &w->peers[i]))
+        if (i != w->self && peer_is_local(w, &w->peers[i]))
             watch_local(w, &w->peers[i]);
     w->poll_ns = clock_ns() + POLL_NS;
     link_hubs(w, true);
@@ -339,7 +348,7 @@ void peers_timers(struct watch *w, uint64_t now)
             local_ended(w, p, now >= p->ended_ns + HOW_NS);
         if (p->suspect_ns && now >= p->suspect_ns + SUSPECT_NS) {
             char name[256], text[FRAME_TEXT_BYTES];
-            who(w, p, name, sizeof name);
+            peer_name(w, p, name, sizeof name);
             snprintf(text, sizeof text, "%s has ended without leaving the job: all its connections were closed (%.160s)", name,
                      p->suspect_text);
             peer_died(w, p, SEEN_AS_FIN, text);
@@ -349,17 +358,21 @@ void peers_timers(struct watch *w, uint64_t now)
 
 /* ---- from other hosts --------------------------------------------------------------------------------------------------------- */
 
-void peers_frame(struct watch *w, int from, const void *data, size_t bytes)
+void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns)
 {
     struct frame f;
+    (void)when_ns;
     struct peer *sender = peer_find(w, from);
     /* net tells the end of a link only when it knows the address and has tried once more. */
     if (w->opt.net && sender && sender != &w->peers[w->self] && get_link(w, sender) != UNO_OK)
         LOG(LOG_INFO, LOG_WATCH, "the end of rank %d's process may go unnoticed: %s", from, err_text());
-    if (frame_read(data, bytes, &f) != UNO_OK) {
+    bool is_part = frame_kind_of(data, bytes) == FRAME_PART && sender && sender != &w->peers[w->self];
+    if ((is_part ? message_part(w, sender, data, bytes) : frame_read(data, bytes, &f)) != UNO_OK) {
         LOG(LOG_INFO, LOG_WATCH, "from rank %d: %s; ignored", from, err_text());
         return;
     }
+    if (is_part)
+        return;
     if (f.kind == FRAME_ABORT && !atomic_load_explicit(&w->leaving, memory_order_relaxed)) {
         w->opt.on_abort(w->opt.arg, f.comm_id, (uno_err)f.code, f.rank, f.text);
     } else if (f.kind == FRAME_DEATH) {
@@ -378,14 +391,14 @@ void peers_down(struct watch *w, int from, bool clean, bool fin, const char *tex
     if (!p || p->state != PEER_ALIVE || p == &w->peers[w->self])
         return;
     if (clean) {
-        if (!is_local(w, p)) /* of our own host's processes the pidfd tells, and they may still be needed by others */
+        if (!peer_is_local(w, p)) /* of our own host's processes the pidfd tells, and they may still be needed by others */
             peer_left(w, p);
-    } else if (fin && !is_local(w, p)) {
+    } else if (fin && !peer_is_local(w, p)) {
         p->suspect_ns = MAX(clock_ns(), 1u);
         snprintf(p->suspect_text, sizeof p->suspect_text, "%s", text);
     } else {
         char name[256];
-        who(w, p, name, sizeof name);
+        peer_name(w, p, name, sizeof name);
         LOG(LOG_INFO, LOG_WATCH, "%s is not connected any more, which is no proof of its end: %s", name, text);
         p->unlinkable = true;
         link_hubs(w, false);
