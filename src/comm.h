@@ -112,6 +112,8 @@ struct uno_comm {
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
     uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
     uint64_t look_ns;
+    uint32_t ask_number;          /* the same for questions to other hosts, see fail_ask */
+    uint64_t ask_ns, ask_step_ns;
     struct suspect { int rank; uint32_t number; } gone_suspect, left_suspect; /* see missed_twice; rank -1: nobody */
     uint64_t small_operations, tiled_operations;
 
@@ -166,6 +168,16 @@ uno_err comm_cause(uno_comm *comm);
 uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
+/* One sentence from two events of one number with different signatures: own and that of rank `peer`. */
+uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs);
+
+/* ---- fail_ask.c: mismatches between hosts ------------------------------------------------------------------------------- */
+/* Walk lock held, operation `number` waits: from time to time send the awaited rank of another host what we call. Never blocks. */
+void fail_ask(uno_comm *comm, uint32_t number, uint64_t now);
+/* Send it to all of them, and wait a moment for the answer, which fails the communicator. */
+void fail_ask_everyone(uno_comm *comm, uint32_t number);
+void fail_asked(struct job *job, int from_process, const void *data, size_t bytes); /* the answering side; steward's thread */
+
 /* There is no way to a rank (sentence set): if ranks are known to be gone, that is the reason. Returns the code to fail with. */
 uno_err fail_explain_unreachable(uno_comm *comm);
 void comm_keep_error(uno_comm *comm);  /* the thread's sentence becomes the communicator's last error */

@@ -241,7 +241,7 @@ static void add_difference(struct text *t, bool rooted, const struct ledger_even
 }
 
 /* One sentence from two events of one number with different signatures. */
-static uno_err say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e)
+uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e)
 {
     if (e->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d's ledger makes no sense", number, peer);
@@ -280,7 +280,7 @@ static uno_err mismatch_with(const uno_comm *c, int peer, uint32_t number)
         first = e;
         found = true;
     }
-    return found ? say_mismatch(c, peer, at + 1, &first_own, &first) : UNO_OK;
+    return found ? fail_say_mismatch(c, peer, at + 1, &first_own, &first) : UNO_OK;
 }
 
 void fail_explain_mismatch(uno_comm *c)
@@ -288,6 +288,10 @@ void fail_explain_mismatch(uno_comm *c)
     for (int r = 0; r < c->size; r++)
         if (r != c->rank && c->regions[r] && mismatch_with(c, r, c->number) != UNO_OK)
             return;
+    char text[ERR_TEXT_BYTES]; /* seen by its signature alone: the other side may say more, and then it is the first cause */
+    snprintf(text, sizeof text, "%s", err_text());
+    fail_ask_everyone(c, c->number);
+    err_set(UNO_ERR_MISMATCH, "%s", text);
 }
 
 /* Its event has our number: the call must be ours. It has said goodbye before it came so far: it never will. */
@@ -407,6 +411,8 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
     uint64_t now = clock_ns();
     if (c->current) {
         TRY(look_ledgers(c, number, now));
+        if (c->env.proc)
+            fail_ask(c, number, now);
         TRY(look_deadline(c, number, deadline_ns, now));
     }
     if (p2p_busy(c->p2p))

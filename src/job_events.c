@@ -48,6 +48,12 @@ static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const 
     comm_release(c);
 }
 
+static void on_message(void *arg, int from, enum watch_message kind, const void *data, size_t bytes)
+{
+    if (kind == WATCH_MESSAGE_ASK)
+        fail_asked(arg, from, data, bytes);
+}
+
 /* Did this process say goodbye in a region that we can read? */
 static bool said_goodbye(void *arg, int process)
 {
@@ -66,6 +72,6 @@ uno_err job_watch(uno_comm *c)
 {
     struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .net = c->job->net,
                                 .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort, .said_goodbye = said_goodbye,
-                                .arg = c->job};
+                                .on_message = on_message, .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }
