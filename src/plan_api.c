@@ -122,7 +122,7 @@ static struct request request_of(uno_coll coll, int nranks, int root, uint64_t b
 /* A planner with default costs over the ranks as placed, and the request that params describe. */
 static uno_err open_planner(const uno_plan_params *p, const int *host_of, struct planner **planner, struct request *req)
 {
-    struct planner_settings settings = {.algo = p->algo ? p->algo : "", .memory_limit = 4u << 20,
+    struct planner_settings settings = {.algo = p->algo ? p->algo : "", .memory_limit = 2u << 20,
                                         .channels = p->channels, .small = true, .nranks = p->nranks, .host_of = host_of,
                                         .costs = topo_costs_default};
     for (int r = 0; host_of && r < p->nranks; r++)

@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define EXTENT_BYTES ((size_t)1 << 20)
+#define PAGE 4096u
 
 uno_err region_publish(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
 {
@@ -67,12 +69,21 @@ static bool take_free_block(struct net_comm *c, size_t bytes, struct slot_extent
     return false;
 }
 
+/* Blocks of a page or more are whole pages, so that nothing of them stays when they are given back. */
+static size_t rounded(size_t bytes)
+{
+    size_t unit = bytes >= PAGE ? PAGE : CACHE_LINE;
+    return (bytes + unit - 1) / unit * unit;
+}
+
 uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset)
 {
-    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    bytes = rounded(bytes);
     c->slot_bytes += bytes;
     if (take_free_block(c, bytes, extent, offset))
         return UNO_OK;
+    if (c->extents && bytes >= PAGE)
+        c->extents->used = (c->extents->used + PAGE - 1) / PAGE * PAGE;
     if (!c->extents || c->extents->bytes - c->extents->used < bytes) {
         uno_err err = add_extent(c, bytes);
         if (err != UNO_OK) {
@@ -86,10 +97,19 @@ uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **exten
     return UNO_OK;
 }
 
+/* Its pages leave our memory and that of the peers who mapped them; who still looks there reads zeros. */
+static void forget_pages(const struct slot_extent *extent, size_t offset, size_t bytes)
+{
+    size_t from = (offset + PAGE - 1) / PAGE * PAGE, to = (offset + bytes) / PAGE * PAGE;
+    if (to > from)
+        (void)madvise(extent->base + from, to - from, MADV_REMOVE); /* refused: they stay, nothing worse */
+}
+
 void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offset, size_t bytes)
 {
-    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    bytes = rounded(bytes);
     c->slot_bytes -= bytes;
+    forget_pages(extent, offset, bytes);
     struct slot_block *b = mem_zalloc(sizeof *b);
     if (!b)
         return; /* the block is lost until the communicator ends, nothing worse */

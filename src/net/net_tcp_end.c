@@ -69,13 +69,16 @@ void slots_drop(struct tcp_slots *s)
         free(s);
 }
 
-/* No longer the end's memory: kept for the next shape, or freed when the last path has let go. */
-static void slots_retire(struct tcp_end *t, struct tcp_slots *s)
+/* No longer the end's memory: kept for the next shape, or freed when the last path has let go. Strides only grow, so what is
+ * smaller than the memory that takes its place will not be asked for. */
+static void slots_retire(struct tcp_end *t, struct tcp_slots *s, size_t room_now)
 {
     if (!s)
         return;
     s->retired = true;
-    if (s->refs == 0) /* release: our use of it comes before; pairs with the acquire in slots_get */
+    if (s->refs == 0 && s->room < room_now)
+        free(s);
+    else if (s->refs == 0) /* release: our use of it comes before; pairs with the acquire in slots_get */
         free(atomic_exchange_explicit(&t->spare, s, memory_order_acq_rel));
 }
 
@@ -276,7 +279,7 @@ static void take_fresh(struct tcp_end *t)
     struct tcp_slots *s = atomic_exchange_explicit(&t->fresh, NULL, memory_order_acq_rel);
     if (!s)
         return;
-    slots_retire(t, t->now);
+    slots_retire(t, t->now, s->room);
     t->now = s;
     if (t->sending) {
         t->sent = s->first;
@@ -369,7 +372,7 @@ static void let_go_of_slices(struct tcp_end *t)
 static void free_memory(struct tcp_end *t)
 {
     free(atomic_exchange(&t->fresh, NULL));
-    slots_retire(t, t->now);
+    slots_retire(t, t->now, SIZE_MAX);
     t->now = NULL;
     free(atomic_exchange(&t->spare, NULL));
 }

@@ -39,7 +39,7 @@ static void defaults_are_those_of_the_table(void **state)
     assert_int_equal(config_load(&cfg, NULL), UNO_OK);
     assert_true(cfg.timeout == 1800.0);
     assert_true(cfg.join_timeout == 120.0);
-    assert_int_equal(cfg.memory_limit, 4194304);
+    assert_int_equal(cfg.memory_limit, 2097152);
     assert_int_equal(cfg.socket_count, 2);
     assert_true(cfg.lend);
     assert_false(cfg.shm_disable);
