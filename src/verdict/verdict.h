@@ -24,6 +24,9 @@ enum verdict_state { VERDICT_NOT_BEGUN = 0, VERDICT_RUNNING = 1, VERDICT_DONE = 
 /* How the last wait of an operation ended, or where a running one is. */
 enum verdict_wait { VERDICT_WAIT_NONE = 0, VERDICT_WAIT_SPIN, VERDICT_WAIT_YIELD, VERDICT_WAIT_SLEEP };
 
+/* Does the program stand still for it, or go on meanwhile (asynchronous, on a stream)? Decides who can be waited for. */
+enum verdict_blocks { VERDICT_BLOCKS_UNKNOWN = 0, VERDICT_PROGRAM_WAITS, VERDICT_PROGRAM_GOES_ON };
+
 #define VERDICT_SITE_BYTES 48
 struct verdict_event {        /* one collective in one rank's ledger */
     uint32_t number;          /* of the communicator, from 1; calls of 0 elements count */
@@ -32,6 +35,7 @@ struct verdict_event {        /* one collective in one rank's ledger */
     uint8_t type;             /* uno_type */
     uint8_t state;            /* enum verdict_state */
     uint8_t wait;             /* enum verdict_wait */
+    uint8_t blocks;           /* enum verdict_blocks, while it runs */
     int32_t op;               /* uno_op; not looked at where the collective has none */
     int32_t root;             /* comm rank; not looked at where the collective has none */
     int32_t waits_for;        /* comm rank of the peer whose message is awaited, once a wait left the spin phase; -1 = nobody */
@@ -90,7 +94,7 @@ struct verdict_comm {         /* one communicator as one rank sees it */
     struct verdict_event *events; /* the newest ones, ascending and without gaps, up to and with `newest` */
     struct verdict_p2p *p2p;
     struct verdict_call *calls;   /* in order of issue */
-    uint32_t left_out;        /* p2p entries and calls that had no room in the record */
+    uint32_t left_out;        /* p2p entries and calls that had no room in the record; verdict_encode adds to it */
     int32_t failed;           /* uno_err of the first cause; UNO_OK = it works */
     int32_t failed_rank;      /* job rank where the cause began; -1 = not known */
     uint64_t failed_ns;       /* own clock */
@@ -138,7 +142,14 @@ struct verdict_process {      /* what /proc and the signal for stacks tell; samp
     char stack[768];          /* native frames, top first, one a line: "step+0x2c (program)"; "" = not known */
 };
 
-enum verdict_path { VERDICT_PATH_OK = 0, VERDICT_PATH_SILENT, VERDICT_PATH_RESET, VERDICT_PATH_REFUSED, VERDICT_PATH_NO_ROUTE };
+enum verdict_path {
+    VERDICT_PATH_OK = 0,
+    VERDICT_PATH_SILENT,      /* nothing comes back, not even acknowledgements of the other kernel */
+    VERDICT_PATH_RESET,
+    VERDICT_PATH_REFUSED,
+    VERDICT_PATH_NO_ROUTE,    /* network or host unreachable */
+    VERDICT_PATH_MUTE         /* the other kernel acknowledges, but no steward answers: the host is reachable, its processes stand */
+};
 struct verdict_link {         /* one path from this rank's host to another one, as this host sees it */
     int32_t from_host, to_host; /* host indexes */
     uint8_t state;            /* enum verdict_path */
@@ -170,6 +181,7 @@ struct verdict_rank {
     int32_t size;             /* ranks of the job */
     char program[64];         /* command name; "" */
     struct verdict_process process;
+    uint32_t comms_left_out, links_left_out; /* had no room in the record; verdict_encode adds to them */
     uint32_t ncomms, nlinks;
     struct verdict_comm *comms;
     struct verdict_link *links; /* at least one rank a host reports its host's links */
@@ -184,7 +196,7 @@ void verdict_rank_free(struct verdict_rank *r);
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 
 /* Write r into buf; *bytes = length. What does not fit into cap is left out, least wanted first: links over 64, oldest events,
- * calls, p2p, stack, then the last communicators; what is left out is counted. UNO_ERR_ARG when cap < VERDICT_RECORD_MIN. */
+ * calls, p2p, stack, then communicators in which nothing runs, then the last ones; what is left out is counted. UNO_ERR_ARG when cap < VERDICT_RECORD_MIN. */
 uno_err verdict_encode(const struct verdict_rank *r, void *buf, size_t cap, size_t *bytes);
 /* Read a record; nothing in it is believed before it is checked. *r is freed with verdict_rank_free. UNO_ERR_PARSE with a
  * sentence: too short, cut, damaged, not a record, of another version (which). UNO_ERR_MEMORY. On failure *r is zeroed. */
