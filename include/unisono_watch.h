@@ -30,6 +30,16 @@ UNO_API const char *uno_carrier_name(uno_carrier carrier);
 UNO_API int uno_comm_hosts(const uno_comm *comm);
 UNO_API int uno_comm_host_of(const uno_comm *comm, int rank);
 
+/* Where the program is, in its own terms, for reports of this communicator's calls from now on: a language binding sets
+ * "train.py:212 in step" before it calls. text is copied (119 bytes; NULL = none). Any thread; never blocks for long.
+ * UNO_ERR_ARG, UNO_ERR_USAGE (in a forked child). */
+UNO_API uno_err uno_comm_set_call_site(uno_comm *comm, const char *text) UNO_MUST_CHECK;
+/* Where is the program now? Called when a report about this process is made, on a thread of the library: writes at most `bytes`
+ * bytes with the final zero into buf and returns their number without it, 0 = unknown. It must not wait for locks that the program
+ * may hold for long (an interpreter's), must not call the library, and must work until it is replaced. One a process; NULL = none. */
+typedef size_t (*uno_position_fn)(void *arg, char *buf, size_t bytes);
+UNO_API void uno_set_position_callback(uno_position_fn position, void *arg);
+
 /* One setting as a running program would see it. Strings are owned by the array; free it with uno_settings_free. */
 typedef struct uno_setting {
     const char *name, *kind, *value, *source, *dflt, *legal, *foreign, *help;

@@ -46,6 +46,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     }
     c->region = base;
     net_region_init(c->region, size, first_number());
+    c->notes = ledger_notes(c->region);
     c->number = first_number();
     c->regions[rank] = c->region;
     *comm = c;
@@ -96,6 +97,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     c->env.look_arg = c;
     c->env.ring_limit = first_number() + NET_RING_ENTRIES;
     TRY(p2p_new(&c->env, &c->p2p));
+    note_made(c);
     atomic_store_explicit(&c->ready, 1, memory_order_release);
     return UNO_OK;
 }
@@ -104,6 +106,8 @@ void comm_free(uno_comm *c)
 {
     if (!c)
         return;
+    if (c->job && c->job->board)
+        watch_board_remove(c->job->board, c->id, c->rank);
     job_unlist(c); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(c);
     p2p_free(c->p2p);

@@ -302,7 +302,7 @@ static uno_err stream_p2p(const char *call, bool send, void *buf, size_t count, 
     if (!r)
         return UNO_ERR_MEMORY;
     *r = (struct p2p_request){.send = send, .peer = peer, .type = type, .buf = buf, .bytes = count * uno_type_bytes(type),
-                              .strict = true, .call_site = site};
+                              .strict = true, .waited = stream == NULL, .call_site = site};
     struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = site};
     return engine_issue(&op);
 }

@@ -38,6 +38,7 @@ struct job {
     struct net_proc *net;         /* NULL when nothing needs sockets */
     struct net_link **links;      /* by process (= rank); NULL where not needed */
     struct watch *watch;          /* NULL for init_all */
+    struct watch_board *board;    /* what this process shows of itself; NULL when it could not be made */
     struct uno_comm *comms;       /* alive, linked by next_in_job */
     struct job *next;             /* all jobs of the process */
 };
@@ -62,6 +63,7 @@ struct op {
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
     uint64_t deadline_ns;         /* sends and receives in stream order */
+    uint64_t order, issued_ns;    /* of calls that were queued or waited: order of issue in this process; 0 = not needed so far */
     struct op *next_in_comm, *next_in_group;
     char *text;                   /* the sentence of err, on the heap; NULL without one */
 };
@@ -110,6 +112,8 @@ struct uno_comm {
     size_t run_bytes;
     struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
+    struct ledger_notes *notes;   /* what stands beside it in the region */
+    uint64_t p2p_noted_ns;        /* when the ledger last learned for which requests somebody waits */
     uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
     uint64_t look_ns;
     uint32_t ask_number;          /* the same for questions to other hosts, see fail_ask */
@@ -185,6 +189,14 @@ void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
 uno_err comm_leave(uno_comm *comm, uno_err err);
+
+/* ---- note.c: what the ledger says beside its events ---------------------------------------------------------------------- */
+void note_made(uno_comm *comm);                      /* the communicator is whole: say whose region it is */
+void note_wait(uno_comm *comm, uint64_t now);        /* walk lock held, somebody waits: for whom and since when, now and then */
+void note_issued(struct op *op);                     /* it goes into the queue */
+void note_queue(uno_comm *comm);                     /* issue lock held, the queue has changed */
+
+void note_board(struct job *job, const struct config *cfg); /* make the job's board; without one the job works, and it is said */
 
 /* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
 void job_add(struct job *job);                       /* into the process's list; refs = 0 */

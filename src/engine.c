@@ -93,6 +93,8 @@ static void end_current(uno_comm *c, uno_err err)
 {
     struct op *op = c->current;
     c->current = NULL;
+    if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
+        c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
     c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;
     finish(op, err);
 }
@@ -125,6 +127,7 @@ static struct op *take_ready(uno_comm *c)
         if (!c->queue_head)
             c->queue_tail = NULL;
         atomic_fetch_sub_explicit(&c->queued, 1, memory_order_relaxed);
+        note_queue(c);
     }
     pthread_mutex_unlock(&c->issue);
     return op;
@@ -147,6 +150,7 @@ static struct op *take_request(uno_comm *c)
         if (c->queue_tail == op)
             c->queue_tail = before;
         atomic_fetch_sub_explicit(&c->queued, 1, memory_order_relaxed);
+        note_queue(c);
     }
     pthread_mutex_unlock(&c->issue);
     return op;
@@ -255,6 +259,7 @@ static void fail_queued(uno_comm *c)
     struct op *op = c->queue_head;
     c->queue_head = c->queue_tail = NULL;
     atomic_store_explicit(&c->queued, 0, memory_order_relaxed);
+    note_queue(c);
     pthread_mutex_unlock(&c->issue);
     while (op) {
         struct op *next = op->next_in_comm;
@@ -377,6 +382,7 @@ uno_err engine_queue(struct op *op)
     uno_comm *c = op->comm;
     atomic_store_explicit(&op->state, OP_QUEUED, memory_order_relaxed);
     op->next_in_comm = NULL;
+    note_issued(op);
     pthread_mutex_lock(&c->issue);
     uno_err err = op->stream ? stream_append(op) : UNO_OK;
     if (err != UNO_OK) {
@@ -389,6 +395,7 @@ uno_err engine_queue(struct op *op)
         c->queue_head = op;
     c->queue_tail = op;
     atomic_fetch_add_explicit(&c->queued, 1, memory_order_relaxed);
+    note_queue(c);
     pthread_mutex_unlock(&c->issue);
     return UNO_OK;
 }

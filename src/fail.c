@@ -409,6 +409,7 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
         TRY(look_gone(c, number));
     }
     uint64_t now = clock_ns();
+    note_wait(c, now);
     if (c->current) {
         TRY(look_ledgers(c, number, now));
         if (c->env.proc)

@@ -25,6 +25,7 @@ static void in_child(void)
     pthread_mutex_init(&list_lock, NULL); /* another thread may have held it */
     engine_forked();
     streams_forked();
+    watch_boards_forked();
     net_segments_forked();
     for (struct job *j = jobs; j; j = j->next) {
         if (j->watch)
@@ -112,6 +113,7 @@ void job_drop(struct job *job)
         net_proc_drain(job->net, 1000000000u);
         net_proc_free(job->net);
     }
+    watch_board_free(job->board);
     pthread_mutex_destroy(&job->lock);
     free(job->links);
     free(job->members);

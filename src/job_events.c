@@ -70,8 +70,8 @@ static bool said_goodbye(void *arg, int process)
 
 uno_err job_watch(uno_comm *c)
 {
-    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .net = c->job->net,
-                                .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort, .said_goodbye = said_goodbye,
-                                .on_message = on_message, .arg = c->job};
+    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .board = c->job->board,
+                                .net = c->job->net, .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort,
+                                .said_goodbye = said_goodbye, .on_message = on_message, .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }

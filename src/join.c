@@ -20,7 +20,7 @@ struct join_info {
     id128 host;                /* equal = same host, if memory can really be mapped */
     uint64_t processor_set;    /* hash of the affinity mask */
     uint64_t settings;         /* hash of everything that ranks must agree on */
-    struct net_segment_ref region;
+    struct net_segment_ref region, board;
     char hostname[64];
     struct sock_address_book book;
 };
@@ -98,6 +98,8 @@ static uno_err describe(struct joining *j, struct join_info *me)
     me->host = host_key(&c->cfg);
     me->processor_set = processor_set();
     net_segment_ref(c->segment, &me->region);
+    if (c->job->board)
+        watch_board_ref(c->job->board, &me->board);
     gethostname(me->hostname, sizeof me->hostname - 1);
     if (c->job->net)
         net_proc_address(c->job->net, &me->book);
@@ -227,6 +229,7 @@ static uno_err fill_job(struct joining *j)
         m->start_ticks = i->start_ticks;
         snprintf(m->hostname, sizeof m->hostname, "%.63s", i->hostname);
         m->book = i->book;
+        m->board = i->board;
         c->job_rank[r] = r;
         if (job->net && c->host_of[r] != c->host_of[c->rank])
             TRY(net_link_get(job->net, r, &m->book, &job->links[r]));
@@ -272,6 +275,7 @@ static uno_err make_job(uno_comm *c, const uno_id *id)
     boot_id_key(id, &opt.key, &opt.job);
     job->id = opt.job;
     c->id = hash_mix(opt.job, 1);
+    note_board(job, &c->cfg);
     return c->size > 1 ? net_proc_new(&opt, &job->net) : UNO_OK;
 }
 

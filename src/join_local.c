@@ -33,6 +33,8 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
     job_add(job);
     job->refs = 1; /* so that a failure half way does not free it under us */
     uno_err err = fill_local_job(job, n);
+    if (err == UNO_OK)
+        note_board(job, cfg);
     for (int r = 0; r < n && err == UNO_OK; r++) {
         err = comm_alloc(r, n, cfg, name, &comms[r]);
         if (err == UNO_OK)

@@ -155,7 +155,9 @@ uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *stat
 {
     TRY(check_request("uno_wait", request));
     uno_comm *c = (*request)->comm;
+    atomic_store_explicit(&(*request)->p2p.waited, 1, memory_order_relaxed);
     if (c && engine_wait(c, request_done, &(*request)->p2p, clock_after(timeout_s)) != UNO_OK) {
+        atomic_store_explicit(&(*request)->p2p.waited, 0, memory_order_relaxed);
         comm_release(c);
         return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished after %.3f s", timeout_s);
     }
@@ -167,6 +169,7 @@ uno_err uno_wait(uno_request **request, uno_status *status)
     TRY(check_request("uno_wait", request));
     uno_comm *c = (*request)->comm;
     struct p2p_request *p = &(*request)->p2p;
+    atomic_store_explicit(&p->waited, 1, memory_order_relaxed);
     if (c && engine_wait(c, request_done, p, clock_after(c->cfg.timeout)) != UNO_OK) {
         char who[40] = "any rank", text[ERR_TEXT_BYTES];
         if (p->peer >= 0)

@@ -104,6 +104,9 @@ uno_err exec_start(struct exec_op *op);
 uno_err exec_poll(struct exec_op *op, bool *moved);
 /* The rank that a blocked operation waits for first, or -1; what: "data from", "room at". */
 int exec_blame(const struct exec_op *op, const char **what);
+/* How far an operation is: firings and the bytes they moved here, done and of the whole. For reports; takes a while. */
+struct exec_progress { uint64_t step, steps, bytes, bytes_all; };
+void exec_progress(const struct exec_op *op, struct exec_progress *progress);
 /* Failed from outside (abort, death): withdraw loans. */
 void exec_cancel(struct exec_op *op);
 

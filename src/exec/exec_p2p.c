@@ -51,6 +51,7 @@ struct pair {
     struct list waiting, announced, pouring;
     uint32_t eager_sent, eager_acked;
     uint64_t next_id;
+    uint32_t issued;         /* sends, numbered for the ledger; headers go out in this order */
     /* from the peer */
     struct unexpected *unexpected, **last_unexpected;
     struct grant *grants, **last_grant;
@@ -65,6 +66,8 @@ struct p2p {
     int *open;               /* opened pairs */
     int nopen;
     uint64_t seq;
+    struct ledger_p2p *ledger;
+    uint32_t events;         /* number of the last one there */
     size_t unfinished;
     size_t grants;           /* to be sent; their receives may have ended */
     uno_err broken;          /* see p2p_broken */
@@ -102,8 +105,30 @@ static struct p2p_request *list_pop(struct list *l)
     return r;
 }
 
+static void note_begin(struct p2p *p, struct p2p_request *r)
+{
+    struct ledger_p2p fields = {.peer = r->peer == UNO_ANY ? -1 : r->peer, .tag = r->tag, .send = r->send, .type = (uint8_t)r->type,
+                                .strict = r->strict, .waited = (uint8_t)atomic_load_explicit(&r->waited, memory_order_relaxed), .any = r->peer == UNO_ANY, .bytes = r->bytes,
+                                .call_site = (uint64_t)(uintptr_t)r->call_site};
+    if (r->send)
+        fields.pair_number = ++p->pairs[r->peer].issued;
+    r->event = ledger_p2p_begin(p->ledger, &p->events, &fields);
+    r->event_number = p->events;
+}
+
+/* A receive met a message, and now the pair's number is known. */
+static void note_matched(struct p2p_request *r, int source, const struct header *h)
+{
+    if (r->event && atomic_load_explicit(&r->event->number, memory_order_relaxed) == r->event_number) {
+        r->event->peer = source;
+        r->event->pair_number = (uint32_t)h->id + 1;
+    }
+    ledger_p2p_state(r->event, r->event_number, LEDGER_P2P_MOVING);
+}
+
 static void finish(struct p2p *p, struct p2p_request *r, uno_err err)
 {
+    ledger_p2p_state(r->event, r->event_number, err == UNO_OK ? LEDGER_P2P_DONE : LEDGER_P2P_FAILED);
     r->err = err;
     if (err != UNO_OK)
         snprintf(r->text, sizeof r->text, "%s", err_text());
@@ -133,6 +158,7 @@ static struct p2p_request *find_posted(struct p2p *p, int source, const struct h
 /* Is what arrives what the receive wants? Fills the result fields; returns the error to finish with. */
 static uno_err judge(struct p2p *p, struct p2p_request *r, int source, const struct header *h)
 {
+    note_matched(r, source, h);
     r->got_peer = source;
     r->got_tag = h->tag;
     r->got_bytes = MIN(h->bytes, r->bytes);
@@ -264,6 +290,7 @@ static uno_err granted(struct p2p *p, int peer, const struct header *h)
     } else {
         r->got_bytes = h->bytes;
         r->moved = 0;
+        ledger_p2p_state(r->event, r->event_number, LEDGER_P2P_MOVING);
         list_add(&pair->pouring, r);
     }
     return UNO_OK;
@@ -409,6 +436,7 @@ static void send_waiting(struct p2p *p, struct pair *pair, bool *moved)
             finish(p, r, UNO_OK);
         } else {
             h.kind = KIND_ANNOUNCE;
+            ledger_p2p_state(r->event, r->event_number, LEDGER_P2P_TOLD);
             list_add(&pair->announced, r);
             post_header(pair, &h, NULL, 0);
         }
@@ -498,7 +526,8 @@ static uno_err open_for(struct p2p *p, const struct p2p_request *r)
 
 static void issue_to_self(struct p2p *p, struct p2p_request *r)
 {
-    struct header h = {.kind = KIND_ANNOUNCE, .tag = r->tag, .type = (uint32_t)r->type, .strict = r->strict, .bytes = r->bytes};
+    struct header h = {.kind = KIND_ANNOUNCE, .tag = r->tag, .type = (uint32_t)r->type, .strict = r->strict, .bytes = r->bytes,
+                       .id = p->pairs[p->env->rank].next_id++};
     struct p2p_request *recv = find_posted(p, p->env->rank, &h);
     if (recv) {
         list_remove(&p->posted, recv);
@@ -515,6 +544,7 @@ static void issue_to_self(struct p2p *p, struct p2p_request *r)
 void p2p_issue(struct p2p *p, struct p2p_request *r)
 {
     p->unfinished++;
+    note_begin(p, r);
     uno_err err = open_for(p, r);
     if (err != UNO_OK)
         finish(p, r, err);
@@ -542,6 +572,7 @@ uno_err p2p_new(struct exec_env *env, struct p2p **p2p)
     if (!p)
         return UNO_ERR_MEMORY;
     p->env = env;
+    p->ledger = net_region_p2p_ledger(env->region);
     p->pairs = mem_array((size_t)env->size, sizeof *p->pairs);
     p->open = mem_array((size_t)env->size, sizeof *p->open);
     if (!p->pairs || !p->open) {
@@ -614,6 +645,24 @@ bool p2p_needs(const struct p2p *p, int rank)
         return false;
     const struct pair *pair = &p->pairs[rank];
     return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first || pair->grants;
+}
+
+static void note_list(const struct list *l)
+{
+    for (const struct p2p_request *r = l->first; r; r = r->next)
+        if (r->event && atomic_load_explicit(&r->event->number, memory_order_relaxed) == r->event_number)
+            r->event->waited = (uint8_t)atomic_load_explicit(&r->waited, memory_order_relaxed);
+}
+
+void p2p_note_waits(struct p2p *p)
+{
+    note_list(&p->posted);
+    for (int i = 0; i < p->env->size; i++) {
+        note_list(&p->pairs[i].waiting);
+        note_list(&p->pairs[i].announced);
+        note_list(&p->pairs[i].pouring);
+        note_list(&p->pairs[i].filling);
+    }
 }
 
 void p2p_abandon(struct p2p *p)

@@ -20,6 +20,7 @@ struct p2p_request {
     size_t bytes;             /* room, or length */
     bool strict;              /* uno_send/uno_recv: length and type must agree */
     const void *call_site;
+    _Atomic int waited;       /* a thread waits for it now; relaxed, only for reports */
     /* result; done is a release store, last */
     _Atomic int done;
     uno_err err;
@@ -29,6 +30,8 @@ struct p2p_request {
     /* inside */
     uint64_t id;
     size_t moved;
+    struct ledger_p2p *event; /* in the ledger; its place may have been used anew, see event_number */
+    uint32_t event_number;
     struct p2p_request *next;
 };
 static inline bool p2p_done(const struct p2p_request *r)
@@ -48,6 +51,8 @@ bool p2p_busy(const struct p2p *p2p);    /* any unfinished request, or an answer
 bool p2p_owes(const struct p2p *p2p);
 /* Requests that need `rank` (or, with rank < 0, all of them) fail with this error; the thread's sentence is kept in them. */
 void p2p_fail(struct p2p *p2p, int rank, uno_err err);
+/* Write into the ledger for which requests somebody waits now. */
+void p2p_note_waits(struct p2p *p2p);
 /* Does an unfinished request need this rank? UNO_ANY: is a receive from any rank posted? */
 bool p2p_needs(const struct p2p *p2p, int rank);
 /* The first error of a request that leaves its partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails. */

@@ -231,7 +231,8 @@ struct net_region {
     /* This rank's segments as peers open them; nsegments is a release store. */
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
     _Atomic uint32_t segments_gone; /* how often one of them was freed; release store, pairs with the acquire in forget_gone */
-    uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places;
+    uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places,
+             offset_notes;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
 
@@ -241,6 +242,13 @@ bool net_region_check(const struct net_region *r, int size); /* a peer's region,
 static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
 static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
 static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *)r + r->offset_p2p_ledger; }
+/* NET_NOTES_BYTES for watch (struct ledger_notes), and behind them the job rank of every rank. */
+#define NET_NOTES_BYTES 1024
+static inline void *net_region_notes(const struct net_region *r) { return (char *)(uintptr_t)r + r->offset_notes; }
+static inline int32_t *net_region_job_ranks(const struct net_region *r)
+{
+    return (int32_t *)((char *)net_region_notes(r) + NET_NOTES_BYTES);
+}
 
 /* ---- the communicator, seen by net ----------------------------------------------------------------------------- */
 struct net_link;                 /* the sockets between two processes (net_tcp.c) */

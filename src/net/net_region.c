@@ -23,7 +23,8 @@ static size_t lay_out(int size, struct net_region *r)
     size_t ring = at;
     size_t ledger = ring + NET_RING_ENTRIES * sizeof(struct net_entry);
     size_t p2p_ledger = ledger + LEDGER_BYTES;
-    size_t released = p2p_ledger + LEDGER_BYTES;
+    size_t notes = p2p_ledger + LEDGER_BYTES;
+    size_t released = notes + NET_NOTES_BYTES + ((size_t)size * sizeof(int32_t) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     size_t places = released + (size_t)size * REGION_COUNTERS_PER_RANK * sizeof(struct net_counter);
     size_t segments = places + ((size_t)size * NET_PAIR_ENDS + 1) * sizeof(struct net_place);
     size_t end = segments + NET_MAX_SEGMENTS * sizeof(struct net_segment_ref);
@@ -31,6 +32,7 @@ static size_t lay_out(int size, struct net_region *r)
         r->offset_ring = (uint32_t)ring;
         r->offset_ledger = (uint32_t)ledger;
         r->offset_p2p_ledger = (uint32_t)p2p_ledger;
+        r->offset_notes = (uint32_t)notes;
         r->offset_released = (uint32_t)released;
         r->offset_places = (uint32_t)places;
         r->offset_segments = (uint32_t)segments;
@@ -60,7 +62,7 @@ bool net_region_check(const struct net_region *r, int size)
     size_t bytes = lay_out(size, &want);
     return r->magic == NET_REGION_MAGIC && r->version == UNO_VERSION && r->size == (uint32_t)size && r->bytes == bytes &&
            r->offset_ring == want.offset_ring && r->offset_ledger == want.offset_ledger &&
-           r->offset_p2p_ledger == want.offset_p2p_ledger && r->offset_released == want.offset_released &&
+           r->offset_p2p_ledger == want.offset_p2p_ledger && r->offset_notes == want.offset_notes && r->offset_released == want.offset_released &&
            r->offset_places == want.offset_places && r->offset_segments == want.offset_segments;
 }
 

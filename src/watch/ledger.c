@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger.c - read one event of a ledger that its owner may be writing. Used by waiters on the same host and by whoever asks
- * what a rank is doing. tests/models/ledger_event.pml checks the protocol.
+ * ledger.c - the ledger of a rank: reading events that their owner may be writing, the ring of sends and receives, the notes. Used
+ * by waiters on the same host and by whoever asks what a rank is doing. tests/models/ledger_event.pml checks the protocol.
  */
 #include "watch/watch.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #if defined(__has_attribute)
@@ -42,4 +43,133 @@ SEQLOCK_READER bool ledger_read(const struct ledger_event *ring, uint32_t number
         return false;
     atomic_store_explicit(&copy->number, before, memory_order_relaxed); /* the caller's own memory */
     return true;
+}
+
+bool ledger_newest(const struct ledger_event *ring, struct ledger_event *copy)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < NET_LEDGER_EVENTS; i++) {
+        uint32_t number = atomic_load_explicit(&ring[i].number, memory_order_relaxed); /* ledger_read looks properly */
+        struct ledger_event e;
+        if (number == 0 || (found && (int32_t)(number - copy->number) <= 0) || !ledger_read(ring, i, &e))
+            continue;
+        *copy = e;
+        found = true;
+    }
+    return found;
+}
+
+/* ---- sends and receives ------------------------------------------------------------------------------------------------ */
+
+static bool p2p_ended(const struct ledger_p2p *e)
+{
+    return atomic_load_explicit(&e->number, memory_order_relaxed) == 0 || e->state == LEDGER_P2P_DONE || e->state == LEDGER_P2P_FAILED;
+}
+
+struct ledger_p2p *ledger_p2p_begin(struct ledger_p2p *ring, uint32_t *last, const struct ledger_p2p *fields)
+{
+    enum { TRIES = 16 }; /* a receive that waits for ever costs its place, not a search through all */
+    if (++*last == 0)
+        *last = 1;
+    struct ledger_p2p *e = &ring[*last % NET_LEDGER_EVENTS];
+    for (uint32_t i = 1; i < TRIES && !p2p_ended(e); i++)
+        e = &ring[(*last + i) % NET_LEDGER_EVENTS];
+    atomic_store_explicit(&e->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* number 0 before the fields; pairs with the reader's second look */
+    e->pair_number = fields->pair_number;
+    e->peer = fields->peer;
+    e->tag = fields->tag;
+    e->send = fields->send;
+    e->state = LEDGER_P2P_ISSUED;
+    e->type = fields->type;
+    e->strict = fields->strict;
+    e->any = fields->any;
+    e->waited = fields->waited;
+    e->bytes = fields->bytes;
+    e->call_site = fields->call_site;
+    e->start_ns = e->since_ns = clock_coarse_ns();
+    atomic_store_explicit(&e->number, *last, memory_order_release); /* pairs with the acquire in ledger_p2p_read */
+    return e;
+}
+
+void ledger_p2p_state(struct ledger_p2p *e, uint32_t number, enum ledger_p2p_state state)
+{
+    if (!e || atomic_load_explicit(&e->number, memory_order_relaxed) != number)
+        return;
+    e->since_ns = clock_coarse_ns();
+    e->state = (uint8_t)state;
+}
+
+SEQLOCK_READER bool ledger_p2p_read(const struct ledger_p2p *place, struct ledger_p2p *copy)
+{
+    uint32_t before = atomic_load_explicit(&place->number, memory_order_acquire); /* pairs with the release in ledger_p2p_begin */
+    if (before == 0)
+        return false;
+    copy->pair_number = place->pair_number;
+    copy->peer = place->peer;
+    copy->tag = place->tag;
+    copy->send = place->send;
+    copy->state = place->state;
+    copy->type = place->type;
+    copy->strict = place->strict;
+    copy->any = place->any;
+    copy->waited = place->waited;
+    copy->bytes = place->bytes;
+    copy->call_site = place->call_site;
+    copy->start_ns = place->start_ns;
+    copy->since_ns = place->since_ns;
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&place->number, memory_order_relaxed) != before)
+        return false;
+    atomic_store_explicit(&copy->number, before, memory_order_relaxed); /* the caller's own memory */
+    return true;
+}
+
+/* ---- notes ------------------------------------------------------------------------------------------------------------- */
+
+/* Copy [from, from + bytes) while seq is even and stays as it is. Writers keep it odd for less than a microsecond, unless they were
+ * stopped there. */
+SEQLOCK_READER static bool part_read(const _Atomic uint32_t *seq, const void *from, void *to, size_t bytes)
+{
+    enum { TRIES = 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t before = atomic_load_explicit(seq, memory_order_acquire); /* pairs with the release in notes_end */
+        if (before & 1)
+            continue;
+        const volatile char *src = from;
+        for (size_t b = 0; b < bytes; b++)
+            ((char *)to)[b] = src[b];
+        atomic_thread_fence(memory_order_acquire); /* pairs with the release fence in notes_begin */
+        if (atomic_load_explicit(seq, memory_order_relaxed) == before)
+            return true;
+    }
+    memset(to, 0, bytes);
+    return false;
+}
+
+#define PART(first, last) \
+    &n->first, &copy->first, offsetof(struct ledger_notes, last) + sizeof n->last - offsetof(struct ledger_notes, first)
+
+void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
+{
+    memset(copy, 0, sizeof *copy);
+    copy->waits_for = -1;
+    if (atomic_load_explicit(&n->ready, memory_order_acquire) == 0) /* pairs with the release in note_made */
+        return;
+    atomic_store_explicit(&copy->ready, 1, memory_order_relaxed);
+    copy->rank = n->rank;
+    copy->size = n->size;
+    copy->job_rank = n->job_rank;
+    copy->comm_id = n->comm_id;
+    copy->job_id = n->job_id;
+    copy->made_ns = n->made_ns;
+    memcpy(copy->name, n->name, sizeof copy->name);
+    copy->name[sizeof copy->name - 1] = 0;
+    if (!part_read(&n->wait_seq, PART(wait_number, tid)))
+        copy->waits_for = -1;
+    copy->what[sizeof copy->what - 1] = 0;
+    atomic_store_explicit(&copy->moves, atomic_load_explicit(&n->moves, memory_order_relaxed), memory_order_relaxed);
+    (void)part_read(&n->queue_seq, PART(queued, queue));
+    (void)part_read(&n->site_seq, PART(site, site));
+    copy->site[sizeof copy->site - 1] = 0;
 }

@@ -20,11 +20,11 @@ struct ledger_event {                 /* 64 bytes, one line */
     uint8_t coll, type, state, target;
     int32_t root;
     int32_t op;
-    int32_t waits_for;                /* rank it waits for once a wait left the spin phase; -1 */
+    int32_t waits_for;                /* the last rank it was seen to wait for, once a wait left the spin phase; -1 */
     uint64_t count;
     uint64_t call_site;               /* return address */
     uint64_t start_ns;                /* CLOCK_MONOTONIC */
-    uint64_t end_ns;
+    uint64_t end_ns;                  /* 0: not over, or over at once (a small operation that nobody waited for) */
 };
 _Static_assert(sizeof(struct ledger_event) == 64, "a ledger event is one cache line");
 
@@ -51,6 +51,102 @@ static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint3
 }
 /* Copy event `number % ring` of some rank; false when it was being written. copy->number tells which one it is. */
 bool ledger_read(const struct ledger_event *ring, uint32_t number, struct ledger_event *copy);
+/* The newest event of a ring that is whole: what that rank is doing, or did last. false: none yet. */
+bool ledger_newest(const struct ledger_event *ring, struct ledger_event *copy);
+
+/* Sends and receives have a ring of their own. A place is used anew when what stands there has ended, so that what is unfinished
+ * stays to be seen (but for more than a ring of them). Written by the walk lock's holder (exec_p2p.c). */
+enum ledger_p2p_state { LEDGER_P2P_ISSUED = 1, /* a send whose header is not out, a receive that met nothing */
+                        LEDGER_P2P_TOLD,       /* a send that its receiver knows of and has not matched */
+                        LEDGER_P2P_MOVING, LEDGER_P2P_DONE, LEDGER_P2P_FAILED };
+struct ledger_p2p {                   /* 64 bytes, one line */
+    _Alignas(CACHE_LINE) _Atomic uint32_t number; /* of this rank's sends and receives, from 1; 0 while being written */
+    uint32_t pair_number;             /* from 1 for (sender, receiver); of a receive: its message's, 0 until it met one */
+    int32_t peer;                     /* of a receive from any rank: -1 until it met one */
+    int32_t tag;
+    uint8_t send, state, type, strict;
+    uint8_t any;                      /* a receive from any rank */
+    uint8_t waited;                   /* the program waits for it, and does nothing else */
+    uint64_t bytes;                   /* length, or room */
+    uint64_t call_site, start_ns, since_ns; /* since: in this state */
+};
+_Static_assert(sizeof(struct ledger_p2p) == 64, "a point-to-point event is one cache line");
+struct ledger_p2p *ledger_p2p_begin(struct ledger_p2p *ring, uint32_t *last, const struct ledger_p2p *fields);
+/* Does nothing when the place was used anew. */
+void ledger_p2p_state(struct ledger_p2p *e, uint32_t number, enum ledger_p2p_state state);
+bool ledger_p2p_read(const struct ledger_p2p *place, struct ledger_p2p *copy); /* false: empty, or being written */
+
+/* What stands beside the rings, in the region's notes: who it is, how far the running operation is, what is queued, where the
+ * program is. Everything but `ready` may change while it is read: see notes_read. */
+#define LEDGER_QUEUED 4
+#define LEDGER_SITE_BYTES 120
+enum { LEDGER_SEND = 64, LEDGER_RECV = 65 }; /* beside enum uno_coll */
+struct ledger_call {                  /* issued, not begun */
+    uint8_t coll, type;               /* uno_coll, LEDGER_SEND or LEDGER_RECV */
+    int32_t op, root;                 /* root: of a send or receive its peer */
+    uint64_t count;                   /* of a send or receive in bytes */
+    uint64_t call_site;
+    uint64_t order;                   /* of issue in this process, over all communicators, from 1 */
+    uint64_t since_ns;
+};
+struct ledger_notes {
+    /* set before `ready` (release, pairs with the acquire of who finds the region) */
+    _Atomic uint32_t ready;
+    int32_t rank, size, job_rank;
+    uint64_t comm_id, job_id, made_ns;
+    char name[64];
+    /* the running operation, once it has waited; written by the walk lock's holder */
+    _Alignas(CACHE_LINE) _Atomic uint32_t wait_seq; /* odd while being written */
+    uint32_t wait_number;             /* operation, 0 = none yet */
+    int32_t waits_for;
+    char what[28];                    /* "data from" */
+    uint64_t since_ns;                /* nothing has moved since then */
+    uint64_t noted_ns;
+    uint64_t step, steps, bytes, bytes_all; /* done so far, and of the whole operation on this rank */
+    uint64_t order;                   /* as in ledger_call */
+    int32_t tid;                      /* the thread that waits */
+    /* tiled operations: changes whenever one moves; relaxed, a sign of life */
+    _Alignas(CACHE_LINE) _Atomic uint64_t moves;
+    /* written by the walk lock's holder for itself */
+    uint32_t seen_number;
+    uint64_t seen_ns, again_ns, seen_step;
+    /* issued and not begun, in order; under the communicator's issue lock */
+    _Alignas(CACHE_LINE) _Atomic uint32_t queue_seq;
+    uint32_t queued;
+    struct ledger_call queue[LEDGER_QUEUED];
+    /* set by a language binding (uno_comm_set_call_site) */
+    _Alignas(CACHE_LINE) _Atomic uint32_t site_seq;
+    char site[LEDGER_SITE_BYTES];
+};
+_Static_assert(sizeof(struct ledger_notes) <= NET_NOTES_BYTES, "notes have a fixed place in the region");
+static inline struct ledger_notes *ledger_notes(const struct net_region *r) { return net_region_notes(r); }
+/* One writer at a time: between them the fields behind seq may be written. */
+static inline void notes_begin(_Atomic uint32_t *seq)
+{
+    atomic_store_explicit(seq, atomic_load_explicit(seq, memory_order_relaxed) + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* odd before the fields; pairs with the reader's second look */
+}
+static inline void notes_end(_Atomic uint32_t *seq)
+{
+    /* release: the fields first; pairs with the acquire in notes_read */
+    atomic_store_explicit(seq, atomic_load_explicit(seq, memory_order_relaxed) + 1, memory_order_release);
+}
+/* Copy the notes of any rank of this host. A part that its owner left half written (it was killed or stopped there) is zeroed. */
+void notes_read(const struct ledger_notes *n, struct ledger_notes *copy);
+
+/* ---- board: what a process shows of itself to its host (watch_board.c) ---------------------------------------------------- */
+struct watch_board;
+/* One a joined job and process; it holds no lock of operations. stacks: install the handler that writes a thread's stack when another
+ * process of this user asks. rank -1: all ranks are in this process. UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
+uno_err watch_board_new(uint64_t job, int rank, int size, bool stacks, struct watch_board **board);
+void watch_board_ref(const struct watch_board *board, struct net_segment_ref *ref); /* travels, for watch_member */
+void watch_board_add(struct watch_board *board, uint64_t comm_id, int rank, const struct net_segment_ref *region);
+void watch_board_remove(struct watch_board *board, uint64_t comm_id, int rank);     /* nothing if it is not there */
+void watch_board_free(struct watch_board *board);   /* NULL is allowed; others keep what they mapped */
+void watch_boards_forked(void);                     /* in a forked child, before any other thread */
+/* Where the program is in its own words; see uno_set_position_callback. */
+typedef size_t (*watch_position_fn)(void *arg, char *buf, size_t bytes);
+void watch_set_position(watch_position_fn ask, void *arg);
 
 /* ---- steward ---------------------------------------------------------------------------------------------- */
 struct watch_member {          /* one per rank of the job */
@@ -60,6 +156,7 @@ struct watch_member {          /* one per rank of the job */
     uint64_t start_ticks;      /* from /proc/<pid>/stat, against reuse of the pid; 0 = unknown */
     char hostname[64];
     struct sock_address_book book;
+    struct net_segment_ref board; /* of its process; bytes 0 = it has none */
 };
 /* What processes tell each other through their stewards. Kinds below WATCH_MESSAGE_FIRST are the stewards' own. */
 enum watch_message {
@@ -72,6 +169,7 @@ struct watch_options {
     const struct config *cfg;
     int rank, size;
     const struct watch_member *members; /* copied */
+    struct watch_board *board;          /* of this process, outlives the watch; NULL = none */
     struct net_proc *net;               /* served by the steward; may be NULL on one host */
     /* All four are called on the steward's thread and must not wait for it (no watch_stop). on_dead: once per dead process (given
      * by its lowest rank): everyone in it is dead. text: "rank 3 (pid 12 on hostB) was killed by signal 9 (SIGKILL)" */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * note.c - what a communicator's ledger says beside its events: for whom the running operation waits and since when, what is queued,
+ * where the program is. Written when a wait has left the spinning, so that fast operations pay nothing; read from other processes.
+ */
+#include "comm.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_NS 50000   /* as the first look into ledgers */
+#define AGAIN_NS 1000000
+
+void note_made(uno_comm *c)
+{
+    struct ledger_notes *n = c->notes;
+    int32_t *job_ranks = net_region_job_ranks(c->region);
+    n->rank = c->rank;
+    n->size = c->size;
+    n->job_rank = c->job_rank[c->rank];
+    n->comm_id = c->id;
+    n->job_id = c->job->id;
+    n->made_ns = clock_ns();
+    n->tid = gettid();
+    n->waits_for = -1;
+    memcpy(n->name, c->name, sizeof n->name);
+    for (int r = 0; r < c->size; r++)
+        job_ranks[r] = c->job_rank[r];
+    atomic_store_explicit(&n->ready, 1, memory_order_release); /* pairs with the acquire in notes_read */
+    struct net_segment_ref region;
+    net_segment_ref(c->segment, &region);
+    if (c->job->board)
+        watch_board_add(c->job->board, c->id, c->rank, &region);
+}
+
+/* Calls that run at once need no number until somebody asks in which order they and queued ones were issued. */
+static uint64_t next_order(void)
+{
+    static _Atomic uint64_t order; /* relaxed: only the values matter */
+    return atomic_fetch_add_explicit(&order, 1, memory_order_relaxed) + 1;
+}
+
+static void write_wait(uno_comm *c, const struct exec_progress *p, uint64_t now)
+{
+    struct ledger_notes *n = c->notes;
+    const char *what;
+    int rank = exec_blame(c->run, &what);
+    if (c->current->order == 0)
+        c->current->order = next_order();
+    notes_begin(&n->wait_seq);
+    n->wait_number = c->number;
+    n->waits_for = rank;
+    snprintf(n->what, sizeof n->what, "%s", what);
+    n->since_ns = n->seen_ns;
+    n->noted_ns = now;
+    n->step = p->step;
+    n->steps = p->steps;
+    n->bytes = p->bytes;
+    n->bytes_all = p->bytes_all;
+    n->order = c->current->order;
+    n->tid = gettid();
+    notes_end(&n->wait_seq);
+    c->event->waits_for = rank;
+}
+
+void note_wait(uno_comm *c, uint64_t now)
+{
+    struct ledger_notes *n = c->notes;
+    if (p2p_busy(c->p2p) && now >= c->p2p_noted_ns + AGAIN_NS) {
+        c->p2p_noted_ns = now;
+        p2p_note_waits(c->p2p);
+        n->tid = gettid();
+    }
+    if (!c->current)
+        return;
+    if (n->seen_number != c->number) { /* the first look at this operation: it may just be on its way */
+        n->seen_number = c->number;
+        n->seen_ns = now;
+        n->again_ns = now + FIRST_NS;
+        n->seen_step = UINT64_MAX;
+    }
+    if (now < n->again_ns)
+        return;
+    n->again_ns = now + AGAIN_NS;
+    struct exec_progress p;
+    exec_progress(c->run, &p);
+    if (n->seen_step != UINT64_MAX && n->seen_step != p.step)
+        n->seen_ns = now; /* it moved since the last note */
+    n->seen_step = p.step;
+    write_wait(c, &p, now);
+}
+
+void note_board(struct job *job, const struct config *cfg)
+{
+    if (watch_board_new(job->id, job->rank, job->size, cfg->stacks, &job->board) != UNO_OK)
+        LOG(LOG_INFO, LOG_WATCH, "verdicts will tell less of this process: %s", err_text());
+}
+
+static void describe(struct ledger_call *call, const struct op *op)
+{
+    *call = (struct ledger_call){.call_site = (uint64_t)(uintptr_t)op->call_site, .order = op->order, .since_ns = op->issued_ns};
+    if (op->p2p) {
+        call->coll = op->p2p->send ? LEDGER_SEND : LEDGER_RECV;
+        call->type = (uint8_t)op->p2p->type;
+        call->root = op->p2p->peer;
+        call->count = op->p2p->bytes;
+    } else {
+        call->coll = (uint8_t)op->req.coll;
+        call->type = (uint8_t)op->req.type;
+        call->op = MIN(op->req.op, UNO_OP_DYNAMIC);
+        call->root = op->req.root;
+        call->count = op->req.count;
+    }
+}
+
+void note_issued(struct op *op)
+{
+    op->order = next_order();
+    op->issued_ns = clock_coarse_ns();
+}
+
+void note_queue(uno_comm *c)
+{
+    struct ledger_notes *n = c->notes;
+    uint32_t queued = (uint32_t)atomic_load_explicit(&c->queued, memory_order_relaxed);
+    if (queued > LEDGER_QUEUED && n->queued == queued - 1) { /* one more at the end of a long queue */
+        n->queued = queued;
+        return;
+    }
+    notes_begin(&n->queue_seq);
+    n->queued = queued;
+    const struct op *op = c->queue_head;
+    for (int i = 0; i < LEDGER_QUEUED && op; i++, op = op->next_in_comm)
+        describe(&n->queue[i], op);
+    notes_end(&n->queue_seq);
+}
+
+uno_err uno_comm_set_call_site(uno_comm *c, const char *text)
+{
+    if (!c || c->magic != COMM_MAGIC)
+        return err_set(UNO_ERR_ARG, "uno_comm_set_call_site: comm is %s", c ? "not a communicator (destroyed?)" : "NULL");
+    if (c->fork_generation != fork_generation())
+        return err_set(UNO_ERR_USAGE, "uno_comm_set_call_site: this communicator was made before fork() and is used in a forked child");
+    struct ledger_notes *n = c->notes;
+    pthread_mutex_lock(&c->issue);
+    notes_begin(&n->site_seq);
+    snprintf(n->site, sizeof n->site, "%s", text ? text : "");
+    notes_end(&n->site_seq);
+    pthread_mutex_unlock(&c->issue);
+    return UNO_OK;
+}
+
+void uno_set_position_callback(uno_position_fn position, void *arg)
+{
+    watch_set_position(position, arg);
+}

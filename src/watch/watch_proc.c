@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_proc.c - what /proc and cgroupfs tell of a process (watch_proc.h). Whatever cannot be read is simply not known: containers
+ * and kernels hide some of it.
+ */
+#include "watch/watch_proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "watch/watch_syscalls.h"
+
+#define MOST_THREADS 512 /* of which processor time is added up */
+
+/* ---- small files -------------------------------------------------------------------------------------------------------- */
+
+/* Reads at most bytes - 1; "" when it cannot be read. */
+static bool read_file(const char *path, char *buf, size_t bytes)
+{
+    buf[0] = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    size_t n = 0;
+    for (ssize_t got; n < bytes - 1 && (got = read(fd, buf + n, bytes - 1 - n)) > 0;)
+        n += (size_t)got;
+    close(fd);
+    buf[n] = 0;
+    return n > 0;
+}
+
+UNO_PRINTF(3, 4) static bool read_path(char *buf, size_t bytes, const char *fmt, ...)
+{
+    char path[512];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(path, sizeof path, fmt, args);
+    va_end(args);
+    buf[0] = 0;
+    return n > 0 && (size_t)n < sizeof path && read_file(path, buf, bytes);
+}
+
+/* The number behind "key" at the start of a line; false: no such line. */
+static bool number_after(const char *text, const char *key, int base, uint64_t *value)
+{
+    size_t len = strlen(key);
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (strncmp(line, key, len) == 0) {
+            *value = strtoull(line + len, NULL, base);
+            return true;
+        }
+    return false;
+}
+
+static void first_line(char *s)
+{
+    s[strcspn(s, "\n")] = 0;
+}
+
+void proc_command(int32_t pid, char *buf, size_t buf_bytes)
+{
+    (void)read_path(buf, buf_bytes, "/proc/%d/comm", (int)pid);
+    first_line(buf);
+}
+
+size_t proc_maps(const char *process, struct proc_map *maps, size_t most)
+{
+    char path[64], line[1024];
+    snprintf(path, sizeof path, "/proc/%s/maps", process);
+    FILE *f = fopen(path, "re");
+    size_t n = 0;
+    while (f && n < most && fgets(line, sizeof line, f)) {
+        unsigned long long start, end, offset;
+        char perms[8] = "";
+        int at = 0;
+        if (sscanf(line, "%llx-%llx %7s %llx %*s %*s %n", &start, &end, perms, &offset, &at) != 4 || at == 0 || perms[2] != 'x')
+            continue;
+        first_line(line);
+        if (line[at] == 0)
+            continue;
+        maps[n] = (struct proc_map){.start = start, .end = end, .offset = offset};
+        snprintf(maps[n++].path, sizeof maps[0].path, "%.255s", line + at);
+    }
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* ---- cgroups ---------------------------------------------------------------------------------------------------------------- */
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+/* Version 2 has one line "0::/path"; version 1 one for each controller, "4:memory:/path". The words "v1:" in front remember which. */
+static void cgroup_of(const char *process, const char *controller, char *buf, size_t buf_bytes)
+{
+    char text[4096], two[300] = "";
+    buf[0] = 0;
+    if (!read_path(text, sizeof text, "/proc/%s/cgroup", process))
+        return;
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        names++;
+        if (!*names)
+            snprintf(two, sizeof two, "%s", path);
+        char *word_save = NULL;
+        for (char *word = strtok_r(names, ",", &word_save); word; word = strtok_r(NULL, ",", &word_save))
+            if (strcmp(word, controller) == 0) {
+                snprintf(buf, buf_bytes, "v1:%s", path);
+                return;
+            }
+    }
+    snprintf(buf, buf_bytes, "%s", two);
+}
+
+void proc_cgroup(const char *process, char *buf, size_t buf_bytes)
+{
+    cgroup_of(process, "memory", buf, buf_bytes);
+}
+
+uint64_t proc_oom_kills(const char *cgroup)
+{
+    char text[1024];
+    uint64_t n = 0;
+    if (strncmp(cgroup, "v1:", 3) == 0) {
+        if (read_path(text, sizeof text, CGROUP_ROOT "/memory%s/memory.oom_control", cgroup + 3))
+            (void)number_after(text, "oom_kill ", 10, &n);
+    } else if (cgroup[0] && read_path(text, sizeof text, CGROUP_ROOT "%s/memory.events", cgroup)) {
+        (void)number_after(text, "oom_kill ", 10, &n);
+    }
+    return n;
+}
+
+bool proc_frozen(const char *cgroup)
+{
+    char text[512];
+    uint64_t frozen = 0;
+    if (cgroup[0] == 0 || strncmp(cgroup, "v1:", 3) == 0)
+        return false;
+    return read_path(text, sizeof text, CGROUP_ROOT "%s/cgroup.events", cgroup) && number_after(text, "frozen ", 10, &frozen) && frozen;
+}
+
+/* Version 1 has a hierarchy of its own for it. */
+static bool frozen_v1(int32_t pid, char *path, size_t path_bytes)
+{
+    char process[16], text[64];
+    snprintf(process, sizeof process, "%d", (int)pid);
+    cgroup_of(process, "freezer", path, path_bytes);
+    return strncmp(path, "v1:", 3) == 0 && read_path(text, sizeof text, CGROUP_ROOT "/freezer%s/freezer.state", path + 3) &&
+           strncmp(text, "FROZEN", 6) == 0;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------------------ */
+
+char proc_state(int32_t pid, int32_t tid)
+{
+    char text[1024];
+    if (!read_path(text, sizeof text, "/proc/%d/task/%d/stat", (int)pid, (int)tid))
+        return 0;
+    const char *p = strrchr(text, ')'); /* the name may hold anything */
+    return p && p[1] == ' ' ? p[2] : 0;
+}
+
+bool proc_handles(int32_t pid, int32_t tid, int sig)
+{
+    char text[4096];
+    uint64_t caught, blocked, bit = (uint64_t)1 << (sig - 1);
+    return read_path(text, sizeof text, "/proc/%d/task/%d/status", (int)pid, (int)tid) &&
+           number_after(text, "SigCgt:", 16, &caught) && (caught & bit) && number_after(text, "SigBlk:", 16, &blocked) &&
+           !(blocked & bit);
+}
+
+/* Time on a processor and time ready without one, in nanoseconds, of one thread. */
+static bool thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns)
+{
+    char text[128];
+    unsigned long long cpu, queue;
+    if (!read_path(text, sizeof text, "/proc/%d/task/%d/schedstat", (int)pid, (int)tid) || sscanf(text, "%llu %llu", &cpu, &queue) != 2)
+        return false;
+    *cpu_ns = cpu;
+    *queue_ns = queue;
+    return true;
+}
+
+static uint64_t process_cpu_ns(int32_t pid)
+{
+    char path[40];
+    uint64_t sum = 0, cpu, queue;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    struct dirent *d;
+    for (int n = 0; dir && n < MOST_THREADS && (d = readdir(dir)); n++)
+        if (d->d_name[0] != '.' && thread_times(pid, (int32_t)strtol(d->d_name, NULL, 10), &cpu, &queue))
+            sum += cpu;
+    if (dir)
+        closedir(dir);
+    return sum;
+}
+
+void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid)
+{
+    uint64_t cpu;
+    *look = (struct proc_look){.pid = pid, .tid = tid};
+    if (tid <= 0 || proc_state(pid, tid) == 0)
+        look->tid = pid;
+    look->there = proc_state(pid, look->tid) != 0;
+    (void)thread_times(pid, look->tid, &cpu, &look->queue_ns);
+    look->cpu_ns = process_cpu_ns(pid);
+    look->at_ns = clock_ns();
+}
+
+/* The system call a thread is in; only who may trace the process may read it (a setting of the kernel), wchan is seen by more. */
+static void syscall_of(int32_t pid, int32_t tid, struct verdict_process *p)
+{
+    char text[256], *end;
+    if (read_path(text, sizeof text, "/proc/%d/task/%d/syscall", (int)pid, (int)tid)) {
+        long number = strtol(text, &end, 10);
+        const char *name = end > text && number >= 0 ? syscall_name(number) : NULL;
+        if (name)
+            snprintf(p->syscall, sizeof p->syscall, "%.23s", name);
+        else if (end > text && number >= 0)
+            snprintf(p->syscall, sizeof p->syscall, "%ld", number);
+    }
+    (void)read_path(p->wchan, sizeof p->wchan, "/proc/%d/task/%d/wchan", (int)pid, (int)tid);
+    first_line(p->wchan);
+    if (strcmp(p->wchan, "0") == 0)
+        p->wchan[0] = 0;
+}
+
+static void tracer_of(int32_t pid, struct verdict_process *p)
+{
+    char text[4096];
+    uint64_t tracer;
+    if (!read_path(text, sizeof text, "/proc/%d/status", (int)pid) || !number_after(text, "TracerPid:", 10, &tracer))
+        return;
+    p->tracer_pid = (int32_t)tracer;
+    if (tracer)
+        proc_command(p->tracer_pid, p->tracer, sizeof p->tracer);
+}
+
+static uint32_t permille(uint64_t part, uint64_t of)
+{
+    return of ? (uint32_t)MIN(part * 1000 / of, (uint64_t)1000000) : 0;
+}
+
+void proc_look_end(const struct proc_look *look, const char *cgroup, struct verdict_process *p)
+{
+    char state = proc_state(look->pid, look->tid), path[300];
+    uint64_t cpu, queue, now_cpu = process_cpu_ns(look->pid), now = clock_ns();
+    memset(p, 0, sizeof *p);
+    if (!look->there || state == 0)
+        return;
+    if (thread_times(look->pid, look->tid, &cpu, &queue)) {
+        p->sample_ns = now - look->at_ns;
+        p->cpu_permille = permille(now_cpu > look->cpu_ns ? now_cpu - look->cpu_ns : 0, p->sample_ns);
+        p->queue_permille = permille(queue > look->queue_ns ? queue - look->queue_ns : 0, p->sample_ns);
+    }
+    tracer_of(look->pid, p);
+    syscall_of(look->pid, look->tid, p);
+    if (proc_frozen(cgroup)) {
+        p->run = VERDICT_RUN_FROZEN;
+        snprintf(p->cgroup, sizeof p->cgroup, "%.95s", cgroup);
+    } else if (frozen_v1(look->pid, path, sizeof path)) {
+        p->run = VERDICT_RUN_FROZEN;
+        snprintf(p->cgroup, sizeof p->cgroup, "%.95s", path + 3);
+    } else if (state == 'T') {
+        p->run = VERDICT_RUN_STOPPED;
+    } else if (state == 't') {
+        p->run = VERDICT_RUN_TRACED;
+    } else if (state == 'D') {
+        p->run = VERDICT_RUN_DISK;
+    } else if (state == 'Z' || state == 'X') {
+        p->run = VERDICT_RUN_ZOMBIE;
+    } else if (state == 'R') {
+        p->run = VERDICT_RUN_RUNS;
+    } else {
+        p->run = p->syscall[0] ? VERDICT_RUN_SYSCALL : VERDICT_RUN_SLEEPS;
+    }
+}

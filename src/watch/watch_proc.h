@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_proc.h - what /proc and cgroupfs tell of a process of this host, without stopping it and without being its tracer: what its
+ * threads do, how much of a processor they get, who holds it. Private to src/watch; no threads, no sockets.
+ */
+#ifndef UNO_WATCH_PROC_H
+#define UNO_WATCH_PROC_H
+
+#include "base/base.h"
+#include "verdict/verdict.h"
+
+struct proc_map { uint64_t start, end, offset; char path[256]; };
+/* Executable mappings of files, in order of addresses; process: "self" or a pid. Returns how many of at most `most`. */
+size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
+void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */
+void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* path under the memory controller's mount; "" = not known */
+uint64_t proc_oom_kills(const char *cgroup);                       /* counted there so far; 0 = none or not known */
+bool proc_frozen(const char *cgroup);                              /* is it, or one above it, frozen? */
+
+/* A look at a process takes two moments: between them its threads run or do not. The caller sleeps, once for many of them. */
+struct proc_look {
+    int32_t pid, tid;         /* tid: the thread to look at; falls back to the main thread */
+    uint64_t at_ns, cpu_ns, queue_ns;
+    bool there;
+};
+void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid);
+/* Fill everything of *p but python, stack and in_library. cgroup: as the process wrote it, or "". */
+void proc_look_end(const struct proc_look *look, const char *cgroup, struct verdict_process *p);
+char proc_state(int32_t pid, int32_t tid);                         /* R S D T t Z X I, 0 = not known */
+/* May signal `sig` be sent to that thread to be handled soon: caught by the process, not blocked by the thread? */
+bool proc_handles(int32_t pid, int32_t tid, int sig);
+
+#endif

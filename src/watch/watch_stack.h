@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_stack.h - native stacks of threads that wait or sleep. The process that is asked installs one handler for a real-time signal
+ * that nobody has taken; who asks claims a place on its board, sends the signal to one thread, reads the addresses and names them.
+ * Needs no thread and no socket of the process that is asked. Private to src/watch.
+ */
+#ifndef UNO_WATCH_STACK_H
+#define UNO_WATCH_STACK_H
+
+#include "watch/watch_board.h"
+
+/* The owner's side. serve: install the handler once a process, answer requests on this page. */
+void stack_serve(struct board_page *p);
+void stack_forget(struct board_page *p);
+void stack_forked(void);
+void stack_check(struct board_page *p); /* now and then: has the program taken the signal after all? Then no more requests */
+
+/* The asker's side, in two steps, so that many can be asked before one waits. place: 0 = the thread that calls us, 1 = main. */
+bool stack_ask(struct board_page *p, int place, int32_t tid);
+bool stack_ready(struct board_page *p, int place);
+/* Addresses to lines "function+0x2c (program)", top first; gives the place back. buf "": no answer. in_library: a frame of ours. */
+void stack_take(struct board_page *p, int place, char *buf, size_t buf_bytes, bool *in_library);
+
+#endif
