@@ -11,7 +11,7 @@ bench: all
 	@meson test -C build --no-rebuild --benchmark --suite bench --verbose
 install: all
 	@meson install -C build
-conform-all: all
-	@meson test -C build --no-rebuild --benchmark --suite conform-all --verbose
+conform-all:
+	@scripts/conform-all
 faults:
 	@scripts/check --suite faults

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conform.c - starts the ranks and walks the table: conform --ranks 3 --carrier threads|shm|tcp --set types|pairwise|sizes|all
- * [--seed S]. One launch per (ranks, carrier). Without --carrier the environment's launcher decides (mpirun, unisono run, ...), and
- * --expect-ranks and --expect-hosts say what it must have made of it.
+ * [--seed S] [--journal FILE]. One launch per (ranks, carrier); with --journal it goes on where it was stopped. Without --carrier the
+ * environment's launcher decides (mpirun, unisono run, ...), and --expect-ranks and --expect-hosts say what it must have made of it.
  * Ends with one line "conform: N passed, N failed"; exit status 1 on any failure.
  */
 #include "conform.h"
@@ -10,13 +10,26 @@
 
 #include <getopt.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static struct { int ranks; const char *carrier; enum conform_set set; uint64_t seed; bool verbose; int expect_ranks, expect_hosts; } opt = {.ranks = 2, .set = CONFORM_PAIRWISE};
+static struct {
+    int ranks;
+    const char *carrier;
+    enum conform_set set;
+    uint64_t seed;
+    bool verbose;
+    int expect_ranks, expect_hosts;
+    const char *journal;
+} opt = {.ranks = 2, .set = CONFORM_PAIRWISE};
+static struct journal journal; /* read before there are ranks; then rank 0's */
+static struct { size_t next; long passed, failed; } begin; /* of this start, from the journal */
+static _Atomic long *failures; /* of any rank in this start: shared memory; relaxed, it is only a count */
 
 struct rank_result { long passed, failed; };
 
@@ -59,30 +72,51 @@ static bool right_hosts(uno_comm *comm)
     return true;
 }
 
+static void note(uno_comm *comm, const struct rank_result *result, size_t next)
+{
+    if (!opt.journal || uno_comm_rank(comm) != 0)
+        return;
+    journal.next = next;
+    journal.passed = result->passed;
+    journal.failed = begin.failed + atomic_load_explicit(failures, memory_order_relaxed);
+    journal_note(&journal, next == journal.cases);
+}
+
+/* False: the communicator is gone. */
+static bool walk_case(uno_comm *comm, struct conform_room *room, const struct conform_case *c, size_t i, struct rank_result *result)
+{
+    uno_err err = conform_run(comm, room, c, opt.seed + i);
+    if (err == UNO_OK) {
+        result->passed++;
+        return true;
+    }
+    char name[160];
+    conform_name(c, name, sizeof name);
+    fprintf(stderr, "conform: case %zu (%s): rank %d: %s: %s\n", i, name, uno_comm_rank(comm), uno_err_name(err), err_text());
+    result->failed++;
+    if (failures)
+        atomic_fetch_add_explicit(failures, 1, memory_order_relaxed);
+    return err == UNO_ERR_INTERNAL;
+}
+
 static struct rank_result walk(uno_comm *comm)
 {
-    struct rank_result result = {0};
+    struct rank_result result = {.passed = begin.passed, .failed = begin.failed};
+    struct conform_room room = {.keep = opt.set == CONFORM_ALL};
     struct conform_case *cases = NULL;
     size_t count = 0;
     if (conform_cases(opt.set, uno_comm_size(comm), opt.seed, &cases, &count) != UNO_OK) {
         fprintf(stderr, "conform: %s\n", err_text());
         return (struct rank_result){0, 1};
     }
-    for (size_t i = 0; i < count; i++) {
-        uno_err err = conform_run(comm, &cases[i], opt.seed + i);
-        if (err == UNO_OK) {
-            result.passed++;
-            continue;
-        }
-        char name[160];
-        conform_name(&cases[i], name, sizeof name);
-        fprintf(stderr, "conform: case %zu (%s): rank %d: %s: %s\n", i, name, uno_comm_rank(comm), uno_err_name(err), err_text());
-        result.failed++;
-        if (err != UNO_ERR_INTERNAL) /* the communicator is gone */
+    for (size_t i = begin.next; i < count; i++) {
+        if (!walk_case(comm, &room, &cases[i], i, &result))
             break;
+        note(comm, &result, i + 1);
     }
+    conform_room_free(&room);
     int more = 0;
-    if (result.failed == 0) {
+    if (result.failed == 0 && !opt.journal) {
         uno_err err = conform_rest(comm, opt.seed, &more);
         if (err != UNO_OK) {
             fprintf(stderr, "conform: rank %d: %s: %s\n", uno_comm_rank(comm), uno_err_name(err), err_text());
@@ -208,15 +242,68 @@ static struct rank_result run_processes(void)
 static int usage(const char *what)
 {
     fprintf(stderr, "conform: %s; usage: conform --ranks 1..64 --carrier threads|shm|tcp --set types|pairwise|sizes|all [--seed S]\n"
+            "               [--journal FILE]\n"
             "       LAUNCHER conform [--expect-ranks N] [--expect-hosts N] [--verbose] --set ... --seed S\n", what);
     return 2;
+}
+
+static int under_launcher(bool seeded)
+{
+    uno_comm *comm;
+    if (!seeded) /* every process must walk the same table */
+        opt.seed = 1;
+    if (uno_comm_init_env(&comm, NULL) != UNO_OK) {
+        fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
+        return 1;
+    }
+    return run_process(comm);
+}
+
+/* How far did an earlier start come? */
+static uno_err open_journal(void)
+{
+    struct conform_case *cases;
+    size_t count;
+    TRY(conform_cases(opt.set, opt.ranks, opt.seed, &cases, &count));
+    free(cases);
+    TRY(journal_read(&journal, opt.journal, opt.carrier, opt.ranks, opt.seed, count));
+    begin.next = journal.next;
+    begin.passed = journal.passed;
+    begin.failed = journal.failed;
+    void *p = mmap(NULL, sizeof *failures, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    failures = p;
+    return p == MAP_FAILED ? err_sys("mmap") : UNO_OK;
+}
+
+static const char *const sets[] = {"types", "pairwise", "sizes", "all"};
+
+static int start_ranks(void)
+{
+    bool threads = strcmp(opt.carrier, "threads") == 0;
+    if (!threads && strcmp(opt.carrier, "shm") != 0 && strcmp(opt.carrier, "tcp") != 0)
+        return usage("unknown carrier");
+    if (opt.journal && open_journal() != UNO_OK)
+        return usage(err_text());
+    if (!opt.journal)
+        printf("conform: %d ranks, %s, set %s, seed %llu\n", opt.ranks, opt.carrier, sets[opt.set], (unsigned long long)opt.seed);
+    struct rank_result r = {begin.passed, begin.failed};
+    if (!opt.journal || begin.next < journal.cases)
+        r = threads ? run_threads() : run_processes();
+    if (opt.journal)
+        r.failed = MAX(r.failed, begin.failed + *failures);
+    if (opt.journal)
+        printf("conform: %d ranks, %s, set %s, seed %llu: %ld of %zu cases passed, %ld failed\n", opt.ranks, opt.carrier,
+               sets[opt.set], (unsigned long long)opt.seed, r.passed, journal.cases, r.failed);
+    else
+        printf("conform: %ld passed, %ld failed\n", r.passed, r.failed);
+    return r.failed != 0;
 }
 
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {{"ranks", 1, 0, 'n'}, {"carrier", 1, 0, 'c'}, {"set", 1, 0, 's'}, {"seed", 1, 0, 'S'},
-                                          {"verbose", 0, 0, 'v'}, {"expect-ranks", 1, 0, 'R'}, {"expect-hosts", 1, 0, 'H'}, {0}};
-    static const char *const sets[] = {"types", "pairwise", "sizes", "all"};
+                                          {"verbose", 0, 0, 'v'}, {"expect-ranks", 1, 0, 'R'}, {"expect-hosts", 1, 0, 'H'},
+                                          {"journal", 1, 0, 'j'}, {0}};
     opt.seed = (uint64_t)time(NULL);
     bool seeded = false;
     int o;
@@ -248,27 +335,11 @@ int main(int argc, char **argv)
             seeded = true;
             break;
         case 'v': opt.verbose = true; break;
+        case 'j': opt.journal = optarg; break;
         default: return usage("unknown option");
         }
     }
-    struct rank_result r;
-    if (!opt.carrier) {
-        uno_comm *comm;
-        if (!seeded) /* every process must walk the same table */
-            opt.seed = 1;
-        if (uno_comm_init_env(&comm, NULL) != UNO_OK) {
-            fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
-            return 1;
-        }
-        return run_process(comm);
-    }
-    printf("conform: %d ranks, %s, set %s, seed %llu\n", opt.ranks, opt.carrier, sets[opt.set], (unsigned long long)opt.seed);
-    if (strcmp(opt.carrier, "threads") == 0)
-        r = run_threads();
-    else if (strcmp(opt.carrier, "shm") == 0 || strcmp(opt.carrier, "tcp") == 0)
-        r = run_processes();
-    else
-        return usage("unknown carrier");
-    printf("conform: %ld passed, %ld failed\n", r.passed, r.failed);
-    return r.failed != 0;
+    if (opt.journal && (!seeded || !opt.carrier))
+        return usage("--journal needs --carrier and --seed");
+    return opt.carrier ? start_ranks() : under_launcher(seeded);
 }

@@ -19,6 +19,12 @@ static bool reduces(uno_coll c)
     return c == UNO_ALL_REDUCE || c == UNO_REDUCE || c == UNO_REDUCE_SCATTER || c == UNO_REDUCE_SCATTER_V;
 }
 
+/* Is one of its buffers n times as long as a call's count? */
+static bool blocks(uno_coll c)
+{
+    return c == UNO_ALL_GATHER || c == UNO_REDUCE_SCATTER || c == UNO_ALL_TO_ALL || c == UNO_GATHER || c == UNO_SCATTER;
+}
+
 static bool legal(const struct conform_case *c)
 {
     if (c->in_place && (c->coll == UNO_ALL_TO_ALL || c->coll == UNO_ALL_TO_ALL_V))
@@ -64,8 +70,7 @@ static void sizes(struct table *t, int ranks)
 {
     for (int coll = 0; coll < UNO_COLL_COUNT; coll++)
         for (size_t i = 0; i < ARRAY_LEN(boundary_bytes); i++) {
-            bool full_is_n_blocks = coll == UNO_ALL_GATHER || coll == UNO_REDUCE_SCATTER || coll == UNO_ALL_TO_ALL ||
-                                    coll == UNO_GATHER || coll == UNO_SCATTER;
+            bool full_is_n_blocks = blocks((uno_coll)coll);
             for (int v = 0; v < 4; v++) {
                 struct conform_case c = {(uno_coll)coll, UNO_FLOAT32, UNO_SUM, v & 1, v & 2, boundary_bytes[i] / 4, (int)(i % (size_t)ranks)};
                 /* n blocks of the largest sizes say nothing new beyond 3 ranks, and take most of the time */
@@ -140,15 +145,30 @@ static void pairwise(struct table *t, int ranks, uint64_t seed)
     free(p);
 }
 
+/* Every size of one collective, type and operation. They end where no boundary is left, at 1 MB, for n blocks on many ranks at
+ * 256 KB; `sizes` goes further. Memory of uno_mem_alloc only from where it is lent on. */
+static void every_size(struct table *t, int ranks, struct conform_case c)
+{
+    size_t e = uno_type_bytes(c.type), most = blocks(c.coll) && ranks > 3 ? 262148 : 1048580;
+    for (size_t i = 0; i < ARRAY_LEN(boundary_bytes) && boundary_bytes[i] <= most; i++) {
+        if (i > 0 && boundary_bytes[i] / e == c.count)
+            continue;
+        c.count = boundary_bytes[i] / e;
+        c.root = (int)(i % (size_t)ranks);
+        for (int v = 0; v < (boundary_bytes[i] < 4096 ? 2 : 4); v++) {
+            c.in_place = v & 1;
+            c.shared = v & 2;
+            add(t, c);
+        }
+    }
+}
+
 static void everything(struct table *t, int ranks)
 {
     for (int coll = 0; coll < UNO_COLL_COUNT; coll++)
         for (int type = 0; type < UNO_TYPE_COUNT; type++)
             for (int op = 0; op <= UNO_OP_COUNT; op++)
-                for (size_t i = 0; i < ARRAY_LEN(boundary_bytes); i++)
-                    for (int v = 0; v < 4; v++)
-                        add(t, (struct conform_case){(uno_coll)coll, (uno_type)type, op_at(op), v & 1, v & 2,
-                                                     boundary_bytes[i] / uno_type_bytes((uno_type)type), (int)(i % (size_t)ranks)});
+                every_size(t, ranks, (struct conform_case){.coll = (uno_coll)coll, .type = (uno_type)type, .op = op_at(op)});
 }
 
 uno_err conform_cases(enum conform_set set, int ranks, uint64_t seed, struct conform_case **cases, size_t *count)
