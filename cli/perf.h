@@ -3,7 +3,7 @@
  * perf.h - the parts of `unisono perf`, in the order in which cmd_perf.c uses them:
  *   options (perf_options.c)  what is asked
  *   launch  (perf_launch.c)   ranks from the launcher, forked, or as threads; each *crew* is one thread with its ranks
- *   sweep   (perf_sweep.c)    one crew's walk over sizes, types, operations, roots: warm up, time, check
+ *   sweep   (perf_sweep.c, perf_buffers.c, perf_measure.c)  one crew's walk over sizes, types, operations, roots: warm up, time, check
  *   coll    (perf_coll.c)     the collectives: counts, calls, expected results, bandwidth factors
  *   data    (perf_data.c, perf_number.c)  inputs whose exact result does not depend on order, and the comparison
  *   limit   (perf_limit.c)    what the machine allows for the same collective and size
