@@ -70,6 +70,7 @@ void note_wait(uno_comm *c, uint64_t now)
         c->p2p_noted_ns = now;
         p2p_note_waits(c->p2p);
         n->tid = gettid();
+        n->noted_ns = now;
     }
     if (!c->current)
         return;

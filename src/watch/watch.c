@@ -188,7 +188,7 @@ static void serve_net(struct watch *w, bool fired)
 
 static int sleep_ms(const struct watch *w)
 {
-    uint64_t until = peers_next_ns(w), now = clock_ns();
+    uint64_t until = MIN(peers_next_ns(w), w->tick_ns), now = clock_ns();
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -200,7 +200,8 @@ static bool wait_for_events(struct watch *w)
 {
     struct epoll_event ev[16];
     bool net_fired = false;
-    int n = epoll_wait(w->epoll, ev, ARRAY_LEN(ev), sleep_ms(w));
+    sigset_t mask; /* another process's steward may want an answer */
+    int n = epoll_pwait(w->epoll, ev, ARRAY_LEN(ev), sleep_ms(w), records_mask(w, &mask));
     for (int i = 0; i < n; i++) {
         int tag = (int)(int64_t)ev[i].data.u64;
         uint64_t count;
@@ -221,13 +222,17 @@ static void *steward(void *arg)
     if (w->opt.net)
         add_net(w);
     peers_watch(w);
+    records_begin(w);
     while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* pairs with the release in watch_stop */
         bool net_fired = wait_for_events(w);
         if (w->opt.net)
             serve_net(w, net_fired);
         commands_run(w);
         peers_timers(w, clock_ns());
+        records_serve(w);
+        records_tick(w, clock_ns());
     }
+    records_end(w);
     commands_run(w); /* an abort just before the end still goes out */
     return NULL;
 }

@@ -48,11 +48,13 @@ struct board_page {
     uint32_t uid;
     uint64_t start_ticks, made_ns;
     char hostname[64], program[64];
-    char cgroup[128];             /* its path; "" = not known */
-    uint64_t oom_kills;           /* memory.events of that cgroup at joining */
+    char cgroup[256];             /* its folder; "" = not known */
+    uint64_t oom_kills;           /* counted in memory.events of that cgroup at joining */
     _Atomic int32_t stack_signal; /* 0 = stacks are off, or somebody else took the signal */
     _Atomic uint32_t changes;     /* of comms; release, pairs with the acquire in records_refresh */
     _Atomic uint32_t unlisted;    /* communicators that had no room */
+    _Atomic int32_t steward_tid;  /* release store, pairs with the acquire in want_position; 0 = it does not run */
+    _Atomic uint32_t position_wanted; /* how often somebody asked where the program is; release, pairs with records_serve */
     _Atomic uint32_t modules_seq, position_seq; /* odd while being written, as the notes of a ledger */
     uint32_t nmodules;
     struct board_module modules[BOARD_MODULES];

@@ -11,6 +11,7 @@
 #include "watch/watch.h"
 #include "watch/watch_frame.h"
 #include "watch/watch_process.h"
+#include "watch/watch_report.h"
 
 enum peer_state { PEER_ALIVE = 0, PEER_LEFT, PEER_DEAD };
 
@@ -30,6 +31,7 @@ struct peer {                 /* one per process of the job, in the order of the
         size_t total, have, cap; /* have 0: none */
         unsigned char *data;
     } inbox;
+    struct records records;   /* processes of this host, our own too */
     char text[FRAME_TEXT_BYTES]; /* PEER_DEAD, PEER_LEFT: the sentence */
 };
 
@@ -67,6 +69,9 @@ struct watch {
     uint32_t message_id;      /* of the last message sent */
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
+    uint64_t tick_ns;         /* next records_tick */
+    uint64_t look_ns;         /* when the last look was begun; 0 = never */
+    uint32_t position_served;
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
     uint64_t net_idle_ns;     /* net is served then even if nothing fires */
 };
@@ -85,6 +90,7 @@ void peers_timers(struct watch *w, uint64_t now);
 uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns);
 struct peer *peer_find(struct watch *w, int process); /* NULL = there is none */
+bool peers_am_hub(const struct watch *w);       /* of this host */
 bool peer_is_local(const struct watch *w, const struct peer *p);
 void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes);
 /* One control frame; drops what cannot be sent, and says so once. */

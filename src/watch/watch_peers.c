@@ -67,6 +67,7 @@ uno_err peers_new(struct watch *w)
 
 void peers_free(struct watch *w)
 {
+    records_close(w);
     for (int i = 0; i < w->npeers; i++) {
         process_forget(&w->peers[i].eye);
         message_forget(&w->peers[i]);
@@ -131,7 +132,7 @@ static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
 
 /* The hub of our host: the lowest process that is there and has not said goodbye. Our own goodbye does not count here: as long as
  * we run we go on telling, so that nothing falls between us and the next hub. */
-static bool is_hub(const struct watch *w)
+bool peers_am_hub(const struct watch *w)
 {
     for (int i = 0; i < w->self; i++) {
         const struct peer *p = &w->peers[i];
@@ -158,7 +159,7 @@ static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
 static void link_hubs(struct watch *w, bool starting)
 {
     struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
-    if (!w->opt.net || !is_hub(w))
+    if (!w->opt.net || !peers_am_hub(w))
         return;
     for (int i = starting ? w->self + 1 : 0; i < w->npeers; i++)
         if (!w->peers[i].link && is_hub_elsewhere(w, &w->peers[i]))
@@ -211,7 +212,7 @@ enum source { SEEN_HERE, SEEN_AS_FIN, TOLD };
 /* After a process of our host is gone: pass it on if that is our task now. A hub that was left out may have been the one to do so. */
 static void pass_on(struct watch *w, const struct peer *p)
 {
-    if (!is_hub(w))
+    if (!peers_am_hub(w))
         return;
     if (p < &w->peers[w->self])
         tell_local_deaths(w);
@@ -260,6 +261,7 @@ static void peer_left(struct watch *w, struct peer *p)
 static void local_ended(struct watch *w, struct peer *p, bool last)
 {
     char name[256], how[96], text[FRAME_TEXT_BYTES];
+    records_ended(w, p);
     if (w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)) {
         peer_left(w, p);
         return;
@@ -313,6 +315,7 @@ static void watch_local(struct watch *w, struct peer *p)
 
 void peers_watch(struct watch *w)
 {
+    records_open(w);
     for (int i = 0; i < w->npeers; i++)
         if (i != w->self && peer_is_local(w, &w->peers[i]))
             watch_local(w, &w->peers[i]);

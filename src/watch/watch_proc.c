@@ -95,67 +95,71 @@ size_t proc_maps(const char *process, struct proc_map *maps, size_t most)
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
-/* Version 2 has one line "0::/path"; version 1 one for each controller, "4:memory:/path". The words "v1:" in front remember which. */
-static void cgroup_of(const char *process, const char *controller, char *buf, size_t buf_bytes)
+/* Version 2 alone lies at the root, beside version 1 in a folder of its own. */
+static const char *root_of_v2(void)
 {
-    char text[4096], two[300] = "";
+    return access(CGROUP_ROOT "/cgroup.controllers", F_OK) == 0 ? CGROUP_ROOT : CGROUP_ROOT "/unified";
+}
+
+/* Version 2 has one line "0::/path"; version 1 one for each controller, "4:memory:/path". Is the process in one of that version? */
+static bool cgroup_of(const char *process, const char *controller, char *buf, size_t buf_bytes)
+{
+    char text[4096], *save = NULL;
     buf[0] = 0;
     if (!read_path(text, sizeof text, "/proc/%s/cgroup", process))
-        return;
-    char *save = NULL;
+        return false;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL, *word_save = NULL;
         if (!path)
             continue;
         *path++ = 0;
         names++;
-        if (!*names)
-            snprintf(two, sizeof two, "%s", path);
-        char *word_save = NULL;
-        for (char *word = strtok_r(names, ",", &word_save); word; word = strtok_r(NULL, ",", &word_save))
-            if (strcmp(word, controller) == 0) {
-                snprintf(buf, buf_bytes, "v1:%s", path);
-                return;
-            }
+        bool found = !*names && !*controller;
+        for (char *word = strtok_r(names, ",", &word_save); word && !found; word = strtok_r(NULL, ",", &word_save))
+            found = strcmp(word, controller) == 0;
+        if (found) {
+            snprintf(buf, buf_bytes, "%s", path);
+            return true;
+        }
     }
-    snprintf(buf, buf_bytes, "%s", two);
+    return false;
 }
 
 void proc_cgroup(const char *process, char *buf, size_t buf_bytes)
 {
-    cgroup_of(process, "memory", buf, buf_bytes);
+    char path[300];
+    buf[0] = 0;
+    if (cgroup_of(process, "memory", path, sizeof path))
+        snprintf(buf, buf_bytes, CGROUP_ROOT "/memory%s", path);
+    else if (cgroup_of(process, "", path, sizeof path))
+        snprintf(buf, buf_bytes, "%s%s", root_of_v2(), path);
 }
 
 uint64_t proc_oom_kills(const char *cgroup)
 {
     char text[1024];
     uint64_t n = 0;
-    if (strncmp(cgroup, "v1:", 3) == 0) {
-        if (read_path(text, sizeof text, CGROUP_ROOT "/memory%s/memory.oom_control", cgroup + 3))
-            (void)number_after(text, "oom_kill ", 10, &n);
-    } else if (cgroup[0] && read_path(text, sizeof text, CGROUP_ROOT "%s/memory.events", cgroup)) {
+    if (cgroup[0] && (read_path(text, sizeof text, "%s/memory.events", cgroup) || read_path(text, sizeof text, "%s/memory.oom_control", cgroup)))
         (void)number_after(text, "oom_kill ", 10, &n);
-    }
     return n;
 }
 
-bool proc_frozen(const char *cgroup)
+bool proc_frozen(int32_t pid, char *cgroup, size_t cgroup_bytes)
 {
-    char text[512];
+    char process[16], path[300], text[512];
     uint64_t frozen = 0;
-    if (cgroup[0] == 0 || strncmp(cgroup, "v1:", 3) == 0)
-        return false;
-    return read_path(text, sizeof text, CGROUP_ROOT "%s/cgroup.events", cgroup) && number_after(text, "frozen ", 10, &frozen) && frozen;
-}
-
-/* Version 1 has a hierarchy of its own for it. */
-static bool frozen_v1(int32_t pid, char *path, size_t path_bytes)
-{
-    char process[16], text[64];
     snprintf(process, sizeof process, "%d", (int)pid);
-    cgroup_of(process, "freezer", path, path_bytes);
-    return strncmp(path, "v1:", 3) == 0 && read_path(text, sizeof text, CGROUP_ROOT "/freezer%s/freezer.state", path + 3) &&
-           strncmp(text, "FROZEN", 6) == 0;
+    if (cgroup_of(process, "", path, sizeof path) && read_path(text, sizeof text, "%s%s/cgroup.events", root_of_v2(), path) &&
+        number_after(text, "frozen ", 10, &frozen) && frozen) {
+        snprintf(cgroup, cgroup_bytes, "%s", path);
+        return true;
+    }
+    if (cgroup_of(process, "freezer", path, sizeof path) && read_path(text, sizeof text, CGROUP_ROOT "/freezer%s/freezer.state", path) &&
+        strncmp(text, "FROZEN", 6) == 0) {
+        snprintf(cgroup, cgroup_bytes, "%s", path);
+        return true;
+    }
+    return false;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------------ */
@@ -251,9 +255,9 @@ static uint32_t permille(uint64_t part, uint64_t of)
     return of ? (uint32_t)MIN(part * 1000 / of, (uint64_t)1000000) : 0;
 }
 
-void proc_look_end(const struct proc_look *look, const char *cgroup, struct verdict_process *p)
+void proc_look_end(const struct proc_look *look, struct verdict_process *p)
 {
-    char state = proc_state(look->pid, look->tid), path[300];
+    char state = proc_state(look->pid, look->tid);
     uint64_t cpu, queue, now_cpu = process_cpu_ns(look->pid), now = clock_ns();
     memset(p, 0, sizeof *p);
     if (!look->there || state == 0)
@@ -265,12 +269,8 @@ void proc_look_end(const struct proc_look *look, const char *cgroup, struct verd
     }
     tracer_of(look->pid, p);
     syscall_of(look->pid, look->tid, p);
-    if (proc_frozen(cgroup)) {
+    if (proc_frozen(look->pid, p->cgroup, sizeof p->cgroup)) {
         p->run = VERDICT_RUN_FROZEN;
-        snprintf(p->cgroup, sizeof p->cgroup, "%.95s", cgroup);
-    } else if (frozen_v1(look->pid, path, sizeof path)) {
-        p->run = VERDICT_RUN_FROZEN;
-        snprintf(p->cgroup, sizeof p->cgroup, "%.95s", path + 3);
     } else if (state == 'T') {
         p->run = VERDICT_RUN_STOPPED;
     } else if (state == 't') {

@@ -13,9 +13,9 @@ struct proc_map { uint64_t start, end, offset; char path[256]; };
 /* Executable mappings of files, in order of addresses; process: "self" or a pid. Returns how many of at most `most`. */
 size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
 void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */
-void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* path under the memory controller's mount; "" = not known */
+void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* folder of its memory controller; "" = not known */
 uint64_t proc_oom_kills(const char *cgroup);                       /* counted there so far; 0 = none or not known */
-bool proc_frozen(const char *cgroup);                              /* is it, or one above it, frozen? */
+bool proc_frozen(int32_t pid, char *cgroup, size_t cgroup_bytes);  /* and which one; it may be one above it that was frozen */
 
 /* A look at a process takes two moments: between them its threads run or do not. The caller sleeps, once for many of them. */
 struct proc_look {
@@ -24,8 +24,8 @@ struct proc_look {
     bool there;
 };
 void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid);
-/* Fill everything of *p but python, stack and in_library. cgroup: as the process wrote it, or "". */
-void proc_look_end(const struct proc_look *look, const char *cgroup, struct verdict_process *p);
+/* Fill everything of *p but python, stack and in_library. */
+void proc_look_end(const struct proc_look *look, struct verdict_process *p);
 char proc_state(int32_t pid, int32_t tid);                         /* R S D T t Z X I, 0 = not known */
 /* May signal `sig` be sent to that thread to be handled soon: caught by the process, not blocked by the thread? */
 bool proc_handles(int32_t pid, int32_t tid, int sig);

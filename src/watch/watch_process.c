@@ -127,25 +127,33 @@ static void describe(int status, char *buf, size_t buf_bytes)
 }
 
 /* Three sources: the kernel's record of a reaped process, the zombie's own stat line, and, for our children, waitid. */
-bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes)
+bool process_status(const struct process_eye *eye, int *status)
 {
     struct pidfd_info_v0 info = {.mask = PIDFD_INFO_EXIT_V0};
     if (eye->pidfd >= 0 && ioctl(eye->pidfd, PIDFD_GET_INFO_V0, &info) == 0 && (info.mask & PIDFD_INFO_EXIT_V0)) {
-        describe(info.exit_code, buf, buf_bytes);
+        *status = info.exit_code;
         return true;
     }
     struct proc_stat st;
     if (read_stat(eye->pid, &st) == LOOK_OK && is_same(eye, &st) && st.state == 'Z' && st.has_exit_code && st.exit_code != 0) {
-        describe(st.exit_code, buf, buf_bytes); /* 0 is also what a reader without permission sees */
+        *status = st.exit_code; /* 0 is also what a reader without permission sees */
         return true;
     }
     siginfo_t si = {0};
     if (eye->pidfd >= 0 && waitid((idtype_t)P_PIDFD, (id_t)eye->pidfd, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid) {
-        int status = si.si_code == CLD_EXITED ? si.si_status << 8 : si.si_status | (si.si_code == CLD_DUMPED ? 0x80 : 0);
-        describe(status, buf, buf_bytes);
+        *status = si.si_code == CLD_EXITED ? si.si_status << 8 : si.si_status | (si.si_code == CLD_DUMPED ? 0x80 : 0);
         return true;
     }
     return false;
+}
+
+bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes)
+{
+    int status;
+    if (!process_status(eye, &status))
+        return false;
+    describe(status, buf, buf_bytes);
+    return true;
 }
 
 void process_forget(struct process_eye *eye)

@@ -21,6 +21,8 @@ bool process_watch(struct process_eye *eye);
 bool process_ended(const struct process_eye *eye);
 /* How it ended, as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". false: not known (yet). */
 bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes);
+/* The same as wait() gives it. */
+bool process_status(const struct process_eye *eye, int *status);
 void process_forget(struct process_eye *eye); /* closes */
 
 #endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_report.c - the processes of this host as facts for the verdict (watch_report.h): their boards and regions are kept mapped, so
+ * that they can be read after a kill -9; a look takes samples and stacks of all of them at once.
+ */
+#include "watch/watch_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "watch/watch_inner.h"
+#include "watch/watch_stack.h"
+
+#define TICK_NS 1000000000ull
+#define LOOK_NS 2000000000ull  /* an older look says nothing about the present */
+#define MOST_DESTROYED 16      /* communicators of a process that are remembered after they were destroyed */
+
+/* ---- what is mapped ----------------------------------------------------------------------------------------------------- */
+
+void records_open(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        struct records *rec = &p->records;
+        void *base;
+        if (!peer_is_local(w, p) || w->members[p->process].board.bytes == 0)
+            continue;
+        rec->board = w->members[p->process].board;
+        if (net_segment_map(&rec->board, &base) != UNO_OK) {
+            LOG(LOG_INFO, LOG_WATCH, "verdicts will tell less of rank %d: %s", p->process, err_text());
+        } else if (!board_page_check(base, rec->board.bytes)) {
+            net_segment_unmap(&rec->board);
+        } else {
+            rec->page = base;
+            rec->oom_kills = rec->page->oom_kills;
+        }
+    }
+}
+
+static void comm_drop(struct record_comm *c)
+{
+    if (c->region)
+        net_segment_unmap(&c->ref);
+    c->region = NULL;
+    free(c->last.members);
+    free(c->last.events);
+    free(c->last.p2p);
+    free(c->last.calls);
+    c->last = (struct verdict_comm){0};
+}
+
+void records_close(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++) {
+        struct records *rec = &w->peers[i].records;
+        for (size_t k = 0; k < rec->ncomms; k++)
+            comm_drop(&rec->comms[k]);
+        free(rec->comms);
+        if (rec->page)
+            net_segment_unmap(&rec->board);
+        *rec = (struct records){0};
+    }
+}
+
+static struct record_comm *find_comm(const struct records *rec, uint64_t id, int32_t rank)
+{
+    for (size_t i = 0; i < rec->ncomms; i++)
+        if (rec->comms[i].id == id && rec->comms[i].rank == rank)
+            return &rec->comms[i];
+    return NULL;
+}
+
+/* The owner has destroyed it: its newest event is kept, its memory is not. */
+static void note_destroyed(const struct records *rec, struct record_comm *c)
+{
+    if (report_comm(c->region, rec->page, 1, &c->last) != UNO_OK)
+        c->last = (struct verdict_comm){.id = c->id, .rank = c->rank};
+    c->last.destroyed = true;
+    net_segment_unmap(&c->ref);
+    c->region = NULL;
+}
+
+static void forget_oldest_destroyed(struct records *rec)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rec->ncomms; i++)
+        n += rec->comms[i].region == NULL;
+    for (size_t i = 0; n > MOST_DESTROYED && i < rec->ncomms;) {
+        if (rec->comms[i].region) {
+            i++;
+            continue;
+        }
+        comm_drop(&rec->comms[i]);
+        memmove(&rec->comms[i], &rec->comms[i + 1], (--rec->ncomms - i) * sizeof rec->comms[0]);
+        n--;
+    }
+}
+
+static void map_comm(struct records *rec, uint64_t id, int32_t rank, const struct net_segment_ref *ref)
+{
+    void *base;
+    if (mem_grow(&rec->comms, &rec->cap, rec->ncomms + 1, sizeof *rec->comms) != UNO_OK || net_segment_map(ref, &base) != UNO_OK)
+        return; /* its owner has ended, or memory has: the rest is told */
+    struct net_region *r = base;
+    int32_t size = (int32_t)r->size;
+    if (size < 1 || ref->bytes < net_region_bytes(size) || !net_region_check(r, size)) {
+        net_segment_unmap(ref);
+        return;
+    }
+    rec->comms[rec->ncomms++] = (struct record_comm){.id = id, .rank = rank, .ref = *ref, .region = r};
+}
+
+/* Take over what the board says now. */
+static void records_refresh(struct records *rec)
+{
+    if (!rec->page)
+        return;
+    uint32_t changes = atomic_load_explicit(&rec->page->changes, memory_order_acquire); /* pairs with the release of its owner */
+    if (rec->filled && changes == rec->changes)
+        return;
+    for (int i = 0; i < BOARD_COMMS; i++) {
+        struct board_comm *b = &rec->page->comms[i];
+        uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
+        if (state == BOARD_FREE)
+            continue;
+        uint64_t id = b->id;
+        int32_t rank = b->rank;
+        struct net_segment_ref ref = b->region;
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&b->state, memory_order_relaxed) != state)
+            continue; /* it changes just now, and so will `changes` */
+        struct record_comm *c = find_comm(rec, id, rank);
+        if (state == BOARD_LIVE && !c)
+            map_comm(rec, id, rank, &ref);
+        else if (state == BOARD_DESTROYED && c && c->region)
+            note_destroyed(rec, c);
+    }
+    forget_oldest_destroyed(rec);
+    rec->changes = changes;
+    rec->filled = true;
+}
+
+/* ---- as time goes by ------------------------------------------------------------------------------------------------------ */
+
+static void see_state(struct peer *p, char state, uint64_t now)
+{
+    struct records *rec = &p->records;
+    if (state != rec->state) {
+        rec->state = state;
+        rec->state_since_ns = now;
+    }
+}
+
+void records_tick(struct watch *w, uint64_t now)
+{
+    if (now < w->tick_ns)
+        return;
+    w->tick_ns = now + TICK_NS;
+    if (w->opt.board)
+        stack_check(w->opt.board->page);
+    if (!peers_am_hub(w))
+        return;
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (!p->records.page || p->state != PEER_ALIVE)
+            continue;
+        records_refresh(&p->records);
+        if (i != w->self)
+            see_state(p, proc_state(p->eye.pid, p->eye.pid), now);
+    }
+}
+
+void records_begin(struct watch *w)
+{
+    if (w->opt.board)
+        atomic_store_explicit(&w->opt.board->page->steward_tid, gettid(), memory_order_release); /* pairs with want_position */
+}
+
+void records_end(struct watch *w)
+{
+    if (w->opt.board)
+        atomic_store_explicit(&w->opt.board->page->steward_tid, 0, memory_order_release);
+}
+
+const sigset_t *records_mask(struct watch *w, sigset_t *mask)
+{
+    int sig = w->opt.board ? atomic_load_explicit(&w->opt.board->page->stack_signal, memory_order_relaxed) : 0;
+    sigfillset(mask);
+    if (sig >= SIGRTMIN && sig <= SIGRTMAX)
+        sigdelset(mask, sig);
+    return mask;
+}
+
+void records_serve(struct watch *w)
+{
+    struct board_page *page = w->opt.board ? w->opt.board->page : NULL;
+    if (!page)
+        return;
+    uint32_t wanted = atomic_load_explicit(&page->position_wanted, memory_order_acquire); /* pairs with the increment in want_position */
+    if (wanted == w->position_served)
+        return;
+    w->position_served = wanted;
+    board_position(w->opt.board);
+}
+
+static uint64_t oom_kills_of(const struct records *rec)
+{
+    char cgroup[sizeof rec->page->cgroup];
+    memcpy(cgroup, rec->page->cgroup, sizeof cgroup);
+    cgroup[sizeof cgroup - 1] = 0;
+    return proc_oom_kills(cgroup);
+}
+
+/* One kill explains one death: the count it was noticed with is the new start for the others of that cgroup. */
+static void look_for_oom(struct watch *w, struct records *rec)
+{
+    uint64_t kills = oom_kills_of(rec);
+    if (kills <= rec->oom_kills || !rec->status_known || rec->status != 9)
+        return;
+    rec->oom_kill = true;
+    for (int i = 0; i < w->npeers; i++) {
+        struct records *other = &w->peers[i].records;
+        if (other->page && memcmp(other->page->cgroup, rec->page->cgroup, sizeof rec->page->cgroup) == 0)
+            other->oom_kills = MIN(kills, other->oom_kills + 1);
+    }
+}
+
+void records_ended(struct watch *w, struct peer *p)
+{
+    struct records *rec = &p->records;
+    if (rec->ended_ns == 0)
+        rec->ended_ns = clock_ns();
+    if (!rec->status_known)
+        rec->status_known = process_status(&p->eye, &rec->status);
+    records_refresh(rec);
+    if (rec->page && !rec->oom_kill)
+        look_for_oom(w, rec);
+}
+
+/* ---- a look ------------------------------------------------------------------------------------------------------------------ */
+
+/* The thread that waits in our calls, or did last, as the process's communicators tell; 0 = none did. */
+static int32_t calling_thread(const struct records *rec)
+{
+    int32_t tid = 0;
+    uint64_t newest = 0;
+    for (size_t i = 0; i < rec->ncomms; i++) {
+        if (!rec->comms[i].region)
+            continue;
+        struct ledger_notes *n = ledger_notes(rec->comms[i].region);
+        if (n->tid > 0 && (tid == 0 || n->noted_ns > newest)) { /* each is one word; a wrong one only costs the answer */
+            tid = n->tid;
+            newest = n->noted_ns;
+        }
+    }
+    return tid;
+}
+
+/* Another process's steward is woken by the signal for stacks, which only interrupts its wait. */
+static void want_position(struct watch *w, struct peer *p)
+{
+    struct board_page *page = p->records.page;
+    p->records.position_wanted = atomic_fetch_add_explicit(&page->position_wanted, 1, memory_order_release) + 1;
+    if (p == &w->peers[w->self]) {
+        records_serve(w);
+        return;
+    }
+    int sig = atomic_load_explicit(&page->stack_signal, memory_order_acquire);
+    int32_t tid = atomic_load_explicit(&page->steward_tid, memory_order_acquire); /* pairs with the release in steward */
+    if (sig > 0 && tid > 0 && proc_handles(p->eye.pid, tid, sig))
+        (void)syscall(SYS_tgkill, p->eye.pid, tid, sig);
+}
+
+static void look_at(struct watch *w, struct peer *p)
+{
+    struct records *rec = &p->records;
+    records_refresh(rec);
+    int32_t tid = rec->page ? calling_thread(rec) : 0;
+    for (size_t i = 0; i < rec->ncomms; i++)
+        if (rec->comms[i].region)
+            rec->comms[i].moves = atomic_load_explicit(&ledger_notes(rec->comms[i].region)->moves, memory_order_relaxed);
+    proc_look_begin(&rec->look, p->eye.pid, tid);
+    see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
+    memset(rec->asked, 0, sizeof rec->asked);
+    if (!rec->page)
+        return;
+    want_position(w, p);
+    rec->asked[0] = tid > 0 && tid != p->eye.pid && stack_ask(rec->page, 0, tid);
+    rec->asked[1] = stack_ask(rec->page, 1, p->eye.pid);
+}
+
+/* Answers of the look before, which nobody fetched, give their places back. */
+static void look_end(struct records *rec)
+{
+    char nobody[16];
+    bool ignored = false;
+    for (int i = 0; i < BOARD_STACKS; i++)
+        if (rec->asked[i])
+            stack_take(rec->page, i, nobody, sizeof nobody, &ignored);
+    memset(rec->asked, 0, sizeof rec->asked);
+}
+
+void report_begin(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (!peer_is_local(w, p) || p->state != PEER_ALIVE || p->ended_ns)
+            continue;
+        look_end(&p->records);
+        look_at(w, p);
+    }
+    w->look_ns = clock_ns();
+}
+
+uint64_t report_ready_ns(const struct watch *w)
+{
+    return w->look_ns ? w->look_ns + REPORT_SAMPLE_NS : 0;
+}
+
+/* ---- one rank ---------------------------------------------------------------------------------------------------------------- */
+
+static void fill_stack(struct records *rec, struct verdict_process *v)
+{
+    char main_stack[sizeof v->stack] = "";
+    bool inside = false, main_inside = false;
+    if (rec->asked[0])
+        stack_take(rec->page, 0, v->stack, sizeof v->stack, &inside);
+    if (rec->asked[1])
+        stack_take(rec->page, 1, main_stack, sizeof main_stack, &main_inside);
+    bool one = !rec->asked[0]; /* the main thread is the one that calls us */
+    memset(rec->asked, 0, sizeof rec->asked);
+    if (one) {
+        snprintf(v->stack, sizeof v->stack, "%s", main_stack);
+        inside = main_inside;
+    } else if (v->stack[0] && main_stack[0] && strlen(v->stack) + strlen(main_stack) + 16 < sizeof v->stack) {
+        size_t len = strlen(v->stack);
+        snprintf(v->stack + len, sizeof v->stack - len, "\nmain thread:\n%s", main_stack);
+    }
+    v->in_library = v->in_library || inside;
+}
+
+/* Does one of its operations run, and is it the thread looked at that waits in it? */
+static bool waits_inside(const struct records *rec)
+{
+    for (size_t i = 0; i < rec->ncomms; i++) {
+        struct ledger_notes n;
+        struct ledger_event e;
+        if (!rec->comms[i].region || !ledger_newest(net_region_ledger(rec->comms[i].region), &e) || e.state != LEDGER_RUNNING)
+            continue;
+        notes_read(ledger_notes(rec->comms[i].region), &n);
+        if (n.tid == rec->look.tid && n.wait_number == atomic_load_explicit(&e.number, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+static void fill_position(const struct records *rec, struct verdict_process *v, uint64_t look_ns)
+{
+    char text[BOARD_POSITION_BYTES];
+    uint64_t since;
+    board_position_read(rec->page, text, sizeof text, &since);
+    if (text[0] && since + LOOK_NS > look_ns) {
+        snprintf(v->python, sizeof v->python, "%.95s", text);
+        return;
+    }
+    for (size_t i = 0; i < rec->ncomms && !v->python[0]; i++) { /* the last call is the best that is known */
+        struct ledger_notes n;
+        if (!rec->comms[i].region)
+            continue;
+        notes_read(ledger_notes(rec->comms[i].region), &n);
+        if (n.site[0])
+            snprintf(v->python, sizeof v->python, "last seen at %.80s", n.site);
+    }
+}
+
+static void fill_process(struct watch *w, struct peer *p, struct verdict_process *v)
+{
+    struct records *rec = &p->records;
+    proc_look_end(&rec->look, v);
+    see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
+    if (v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED || v->run == VERDICT_RUN_FROZEN)
+        v->run_since_ns = rec->state_since_ns;
+    if (!rec->page)
+        return;
+    v->in_library = waits_inside(rec);
+    fill_stack(rec, v);
+    fill_position(rec, v, w->look_ns);
+}
+
+static void fill_end(const struct peer *p, struct verdict_rank *out)
+{
+    const struct records *rec = &p->records;
+    out->status = p->state == PEER_LEFT ? VERDICT_LEFT : VERDICT_DEAD;
+    out->status_since_ns = rec->ended_ns;
+    out->oom_kill = rec->oom_kill;
+    if (!rec->status_known)
+        return;
+    int sig = rec->status & 0x7f;
+    out->ended = sig ? VERDICT_ENDED_SIGNAL : VERDICT_ENDED_EXIT;
+    out->ended_code = sig ? sig : rec->status >> 8 & 0xff;
+}
+
+static uno_err copy_last(const struct verdict_comm *from, struct verdict_comm *to)
+{
+    *to = *from;
+    to->p2p = NULL;
+    to->calls = NULL;
+    to->np2p = to->ncalls = 0;
+    to->members = from->members ? mem_array((size_t)from->size, sizeof *to->members) : NULL;
+    to->events = from->nevents ? mem_array(from->nevents, sizeof *to->events) : NULL;
+    if ((from->members && !to->members) || (from->nevents && !to->events)) {
+        free(to->members);
+        free(to->events);
+        *to = (struct verdict_comm){0};
+        return UNO_ERR_MEMORY;
+    }
+    if (from->members)
+        memcpy(to->members, from->members, (size_t)from->size * sizeof *to->members);
+    if (from->nevents)
+        memcpy(to->events, from->events, from->nevents * sizeof *to->events);
+    return UNO_OK;
+}
+
+/* What moved while we looked moves now. */
+static void see_motion(const struct record_comm *c, struct verdict_comm *v, uint64_t look_ns)
+{
+    if (v->nevents && v->events[v->nevents - 1].state == VERDICT_RUNNING && look_ns &&
+        atomic_load_explicit(&ledger_notes(c->region)->moves, memory_order_relaxed) != c->moves)
+        v->events[v->nevents - 1].moved_ns = clock_ns();
+}
+
+static uno_err fill_comms(struct peer *p, uint32_t events, uint64_t look_ns, struct verdict_rank *out)
+{
+    struct records *rec = &p->records;
+    out->comms = rec->ncomms ? mem_array(rec->ncomms, sizeof *out->comms) : NULL;
+    if (rec->ncomms && !out->comms)
+        return UNO_ERR_MEMORY;
+    for (size_t i = 0; i < rec->ncomms; i++) {
+        struct record_comm *c = &rec->comms[i];
+        struct verdict_comm *v = &out->comms[out->ncomms];
+        out->ncomms++; /* also on failure: what hangs on it is freed with *out */
+        TRY(c->region ? report_comm(c->region, rec->page, events, v) : copy_last(&c->last, v));
+        if (v->size == 0)
+            *v = out->comms[--out->ncomms]; /* nothing is known of it */
+        else if (c->region)
+            see_motion(c, v, look_ns);
+    }
+    return UNO_OK;
+}
+
+static uint64_t real_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_rank *out)
+{
+    memset(out, 0, sizeof *out);
+    if (rank < 0 || rank >= w->opt.size)
+        return err_set(UNO_ERR_ARG, "no rank %d in a job of %d", rank, w->opt.size);
+    const struct watch_member *m = &w->members[rank];
+    struct peer *p = peer_find(w, m->process);
+    if (!p || !peer_is_local(w, p))
+        return err_set(UNO_ERR_ARG, "rank %d is on another host (%.60s)", rank, m->hostname);
+    struct records *rec = &p->records;
+    uint64_t now = clock_ns();
+    bool looked = w->look_ns && now - w->look_ns < LOOK_NS;
+    out->rank = rank;
+    out->host_index = m->host;
+    out->pid = m->pid;
+    out->reporter = w->opt.rank;
+    out->taken_ns = now;
+    out->taken_real_ns = real_ns();
+    out->size = w->opt.size;
+    snprintf(out->host, sizeof out->host, "%.63s", m->hostname);
+    if (rec->page) {
+        out->job = rec->page->job;
+        snprintf(out->program, sizeof out->program, "%.63s", rec->page->program);
+    }
+    if (p->state == PEER_ALIVE && p->ended_ns == 0) {
+        records_refresh(rec);
+        out->status = VERDICT_REPORTED;
+        if (looked && rec->look.there)
+            fill_process(w, p, &out->process);
+    } else {
+        fill_end(p, out);
+    }
+    uno_err err = fill_comms(p, events, looked ? w->look_ns : 0, out);
+    if (err != UNO_OK)
+        verdict_rank_free(out);
+    return err;
+}

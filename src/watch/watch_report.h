@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_report.h - everything that a verdict needs of the ranks of this host, gathered from the outside and without stopping anyone:
+ * from mapped boards and regions, /proc, and stacks by signal; also of processes that are stopped or dead. Private to src/watch, on
+ * the steward's thread only.
+ */
+#ifndef UNO_WATCH_REPORT_H
+#define UNO_WATCH_REPORT_H
+
+#include <signal.h>
+
+#include "verdict/verdict.h"
+#include "watch/watch_board.h"
+#include "watch/watch_proc.h"
+
+struct watch;
+struct peer;
+
+struct record_comm {          /* a communicator of a process of this host */
+    uint64_t id;
+    int32_t rank;
+    struct net_segment_ref ref;
+    struct net_region *region;    /* mapped; NULL once it was destroyed */
+    uint64_t moves;               /* when the look began */
+    struct verdict_comm last;     /* destroyed: what it was then, with its newest event */
+};
+struct records {              /* one a process of this host; zeroed elsewhere */
+    struct net_segment_ref board;
+    struct board_page *page;      /* NULL = not mapped, only /proc tells */
+    uint32_t changes;             /* page->changes when comms was filled */
+    bool filled;
+    struct record_comm *comms;
+    size_t ncomms, cap;
+    /* how it ended, once it has */
+    bool status_known, oom_kill;
+    int status;                   /* as wait() gives it */
+    uint64_t ended_ns;
+    uint64_t oom_kills;           /* counted in its cgroup before */
+    /* state of the main thread at the last look, and since when it has been so */
+    char state;
+    uint64_t state_since_ns;
+    /* the present look */
+    struct proc_look look;
+    bool asked[BOARD_STACKS];
+    uint32_t position_wanted;
+};
+
+#define REPORT_SAMPLE_NS 60000000ull /* a look takes that long: of it are the shares of processor time */
+#define REPORT_EVENTS 48             /* newest events of a communicator in a report */
+#define REPORT_EVENTS_SAVED 512      /* ... in a file */
+
+void records_open(struct watch *w);      /* map the boards of this host */
+void records_close(struct watch *w);
+void records_begin(struct watch *w);     /* the steward's thread begins: others may wake it */
+void records_end(struct watch *w);
+/* Signals blocked while the steward waits: all but the one for stacks, which only ends the wait. */
+const sigset_t *records_mask(struct watch *w, sigset_t *mask);
+/* Once a second on the hub: communicators that are new are mapped before their owner may die. */
+void records_tick(struct watch *w, uint64_t now);
+/* At every round: what another process of this host asked of this one is done (position of the program). */
+void records_serve(struct watch *w);
+void records_ended(struct watch *w, struct peer *p); /* its end was seen; before its pidfd is closed */
+
+/* Begin a look at all processes of this host: processor times, stacks, positions. Takes a few milliseconds; nothing is waited for. */
+void report_begin(struct watch *w);
+uint64_t report_ready_ns(const struct watch *w);     /* when the look that was begun last has its answers; 0 = none was begun */
+/* Fill *out (verdict_rank_free by the caller) for a rank of this host, whatever its process does or did. Without a look of the last
+ * two seconds only ledgers, state and end are told, no shares, no stack. events: REPORT_EVENTS or REPORT_EVENTS_SAVED. UNO_ERR_ARG: not of
+ * this host; UNO_ERR_MEMORY. */
+uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_rank *out);
+
+/* From a region alone, as the watch above uses it and tools may: page may be NULL. UNO_ERR_MEMORY. */
+uno_err report_comm(const struct net_region *region, const struct board_page *page, uint32_t events, struct verdict_comm *out);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_report_comm.c - one communicator of one rank: from its region, as shared memory holds it, to facts for the verdict. What is
+ * read may be half written or nonsense, if the owner was killed or is broken: numbers are checked where they lead somewhere.
+ */
+#include "watch/watch_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_P2P 256
+
+static void site_of(const struct board_page *page, uint64_t address, char *site)
+{
+    site[0] = 0;
+    if (page && address)
+        board_site(page, address, site, VERDICT_SITE_BYTES);
+}
+
+static void fill_event(struct verdict_event *v, const struct ledger_event *e, const struct board_page *page)
+{
+    *v = (struct verdict_event){.number = atomic_load_explicit(&e->number, memory_order_relaxed), .signature = e->signature,
+                                .coll = e->coll, .type = e->type, .state = e->state, .op = e->op, .root = e->root,
+                                .waits_for = e->waits_for, .step = -1, .count = e->count, .start_ns = e->start_ns,
+                                .end_ns = e->end_ns, .call_site = e->call_site};
+    if (e->state != LEDGER_RUNNING && e->end_ns == 0)
+        v->end_ns = e->start_ns; /* over at once */
+    if (e->state != LEDGER_RUNNING)
+        v->waits_for = -1;
+    site_of(page, e->call_site, v->site);
+}
+
+/* The running operation: what its waits noted. */
+static void add_wait(struct verdict_event *v, const struct ledger_notes *n, const struct net_region *r)
+{
+    if (v->state != LEDGER_RUNNING || n->wait_number != v->number)
+        return;
+    bool sleeps = atomic_load_explicit(&r->sleeping, memory_order_relaxed) != 0;
+    v->wait = sleeps ? VERDICT_WAIT_SLEEP : VERDICT_WAIT_SPIN;
+    v->waits_for = n->waits_for;
+    v->step = (int32_t)MIN(n->step, (uint64_t)INT32_MAX);
+    v->bytes_moved = n->bytes;
+    v->bytes_total = n->bytes_all;
+    v->wait_since_ns = v->moved_ns = n->since_ns;
+}
+
+static uno_err fill_events(const struct net_region *r, const struct ledger_notes *n, const struct board_page *page, uint32_t most,
+                           struct verdict_comm *out)
+{
+    const struct ledger_event *ring = net_region_ledger((struct net_region *)(uintptr_t)r);
+    struct ledger_event newest, e;
+    if (!ledger_newest(ring, &newest))
+        return UNO_OK;
+    out->newest = atomic_load_explicit(&newest.number, memory_order_relaxed);
+    most = MIN(most, (uint32_t)NET_LEDGER_EVENTS - 1);
+    out->events = mem_array(most, sizeof *out->events);
+    if (!out->events)
+        return UNO_ERR_MEMORY;
+    uint32_t count = 1;
+    while (count < most && ledger_read(ring, out->newest - count, &e) &&
+           atomic_load_explicit(&e.number, memory_order_relaxed) == out->newest - count)
+        count++;
+    for (uint32_t i = count - 1; i > 0; i--) /* the owner may go on meanwhile and write over the oldest */
+        if (ledger_read(ring, out->newest - i, &e) && atomic_load_explicit(&e.number, memory_order_relaxed) == out->newest - i)
+            fill_event(&out->events[out->nevents++], &e, page);
+        else
+            out->nevents = 0;
+    struct verdict_event *last = &out->events[out->nevents++];
+    fill_event(last, &newest, page);
+    add_wait(last, n, r);
+    if (n->site[0])
+        snprintf(last->site, sizeof last->site, "%.47s", n->site);
+    if (last->wait_since_ns)
+        out->newest_order = n->order;
+    return UNO_OK;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct ledger_p2p *x = a, *y = b;
+    int32_t d = (int32_t)(atomic_load_explicit(&x->number, memory_order_relaxed) - atomic_load_explicit(&y->number, memory_order_relaxed));
+    return (d > 0) - (d < 0);
+}
+
+static void fill_message(struct verdict_p2p *v, const struct ledger_p2p *e, const struct board_page *page)
+{
+    uint8_t kind = e->send ? (e->strict ? VERDICT_SEND : VERDICT_ISEND) : e->strict ? VERDICT_RECV : VERDICT_IRECV;
+    *v = (struct verdict_p2p){.kind = kind, .waited = e->waited, .matched = e->state == LEDGER_P2P_MOVING,
+                              .peer = e->peer < 0 ? UNO_ANY : e->peer, .tag = e->tag, .type = e->type, .number = e->pair_number,
+                              .bytes = e->bytes, .since_ns = e->start_ns};
+    site_of(page, e->call_site, v->site);
+}
+
+/* Sends and receives that have not ended. */
+static uno_err fill_p2p(const struct net_region *r, const struct board_page *page, struct verdict_comm *out)
+{
+    const struct ledger_p2p *ring = net_region_p2p_ledger((struct net_region *)(uintptr_t)r);
+    struct ledger_p2p *open = NULL;
+    size_t n = 0, cap = 0;
+    for (int i = 0; i < NET_LEDGER_EVENTS; i++) {
+        struct ledger_p2p e;
+        if (atomic_load_explicit(&ring[i].number, memory_order_relaxed) == 0 || !ledger_p2p_read(&ring[i], &e) || /* looks properly */
+            e.state == LEDGER_P2P_DONE || e.state == LEDGER_P2P_FAILED)
+            continue;
+        if (mem_grow(&open, &cap, n + 1, sizeof *open) != UNO_OK)
+            break;
+        open[n++] = e;
+    }
+    if (n)
+        qsort(open, n, sizeof *open, by_number);
+    uint32_t keep = (uint32_t)MIN(n, (size_t)MOST_P2P);
+    out->left_out += (uint32_t)n - keep;
+    out->p2p = keep ? mem_array(keep, sizeof *out->p2p) : NULL;
+    for (uint32_t i = 0; out->p2p && i < keep; i++)
+        fill_message(&out->p2p[out->np2p++], &open[i], page);
+    free(open);
+    return keep && !out->p2p ? UNO_ERR_MEMORY : UNO_OK;
+}
+
+static uno_err fill_calls(const struct ledger_notes *n, const struct board_page *page, struct verdict_comm *out)
+{
+    uint32_t count = MIN(n->queued, (uint32_t)LEDGER_QUEUED);
+    out->left_out += n->queued - count;
+    if (count == 0)
+        return UNO_OK;
+    out->calls = mem_array(count, sizeof *out->calls);
+    if (!out->calls)
+        return UNO_ERR_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ledger_call *c = &n->queue[i];
+        struct verdict_call *v = &out->calls[out->ncalls++];
+        *v = (struct verdict_call){.order = c->order, .coll = c->coll < UNO_COLL_COUNT ? (int8_t)c->coll : -1, .type = c->type,
+                                   .op = c->op, .root = c->root, .count = c->count, .since_ns = c->since_ns};
+        site_of(page, c->call_site, v->site);
+    }
+    return UNO_OK;
+}
+
+static uno_err fill_members(const struct net_region *r, struct verdict_comm *out)
+{
+    const int32_t *job_ranks = net_region_job_ranks(r);
+    out->members = mem_array((size_t)out->size, sizeof *out->members);
+    if (!out->members)
+        return UNO_ERR_MEMORY;
+    for (int32_t i = 0; i < out->size; i++)
+        out->members[i] = job_ranks[i];
+    return UNO_OK;
+}
+
+static void fill_failure(const struct net_region *r, struct verdict_comm *out)
+{
+    out->failed_rank = -1;
+    uint32_t code = atomic_load_explicit(&r->abort_code, memory_order_relaxed);
+    if (code == 0 || atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0) /* pairs with the release in mark_region */
+        return;
+    out->failed = code < 64 ? (int32_t)code : UNO_ERR_INTERNAL;
+    if (r->abort_rank >= 0 && r->abort_rank < out->size)
+        out->failed_rank = out->members[r->abort_rank];
+    snprintf(out->failed_text, sizeof out->failed_text, "%.*s", (int)sizeof out->failed_text - 1, r->abort_text);
+}
+
+uno_err report_comm(const struct net_region *r, const struct board_page *page, uint32_t events, struct verdict_comm *out)
+{
+    struct ledger_notes n;
+    memset(out, 0, sizeof *out);
+    out->failed_rank = -1;
+    notes_read(ledger_notes(r), &n);
+    if (!atomic_load_explicit(&n.ready, memory_order_relaxed) || n.size != (int32_t)r->size || n.rank < 0 || n.rank >= n.size)
+        return UNO_OK; /* not whole yet: nothing is said of it */
+    out->id = n.comm_id;
+    out->rank = n.rank;
+    out->size = n.size;
+    snprintf(out->name, sizeof out->name, "%s", n.name);
+    /* acquire: the last event before it; pairs with the release of who finalizes */
+    out->destroyed = atomic_load_explicit(&r->goodbye, memory_order_acquire) != 0;
+    TRY(fill_members(r, out));
+    TRY(fill_events(r, &n, page, MAX(events, 1u), out));
+    TRY(fill_p2p(r, page, out));
+    TRY(fill_calls(&n, page, out));
+    fill_failure(r, out);
+    return UNO_OK;
+}
