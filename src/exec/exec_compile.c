@@ -164,7 +164,6 @@ uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, con
     if (!p)
         return UNO_ERR_MEMORY;
     struct compiling c = {.env = env, .choice = choice, .p = p};
-    p->small = choice->small;
     p->coll = req->coll;
     p->type = req->type;
     p->op = req->op;
@@ -180,8 +179,8 @@ uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, con
         if (!p->reduce)
             err = err_set(UNO_ERR_TYPE, "%s is not defined for %s", op_name(req->op), type_name(req->type));
     }
-    if (err == UNO_OK && !choice->small)
-        err = compile_tiled(&c, req, recv_req);
+    if (err == UNO_OK)
+        err = choice->small ? small_compile(env, p) : compile_tiled(&c, req, recv_req);
     plan_prog_free(&c.prog);
     plan_chunks_free(&c.in);
     plan_chunks_free(&c.out);
@@ -207,12 +206,13 @@ void exec_program_free(struct exec_program *p)
     free(p->recv_index);
     free(p->incoming);
     free(p->incoming_fires);
+    free(p->small);
     free(p);
 }
 
 bool exec_program_small(const struct exec_program *p)
 {
-    return p->small;
+    return p->small != NULL;
 }
 
 size_t exec_op_bytes(const struct exec_program *p)

@@ -33,7 +33,7 @@ struct exec_ahead { uint32_t tile, at, number; };  /* run time: the next message
 
 struct exec_program {
     /* both targets */
-    bool small;
+    struct small_record *small; /* NULL: tiled */
     uno_coll coll;
     uno_type type;
     int op;
@@ -90,7 +90,9 @@ void offer_ahead(struct exec_op *op, uint32_t i);
 /* At the start: may this rank lend and offer, as its buffers lie? Offers the first places. */
 void placing_begin(struct exec_op *op);
 
-uno_err small_start(struct exec_op *op);
+/* Makes program->small. UNO_ERR_MEMORY. */
+uno_err small_compile(const struct exec_env *env, struct exec_program *program);
+void small_start(struct exec_op *op);
 uno_err small_poll(struct exec_op *op, bool *moved);
 int small_blame(const struct exec_op *op);
 

@@ -1,40 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exec_small.c - the small target: everybody writes one entry of lines into its own ring, everybody reads the others' lines.
- * One host, at most 448 bytes a rank.
+ * One host, at most 448 bytes a rank. small_compile resolves a request into a record; small_poll runs it: write, wait for each
+ * source, reduce or collect.
  *
- * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank whose
- * ledger shows that it started P has finished everything below P, so entry N is free when every rank has started N - 15. The
- * slowest reader never depends on the waiting writer's entry N, so this cannot deadlock. tests/models/small_ring.pml checks it.
+ * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank that has
+ * started P, as its ledger or the flag of its own entry P shows, has finished everything below P, so entry N is free when every
+ * rank has started N - 15. The slowest reader never depends on the waiting writer's entry N, so this cannot deadlock.
+ * tests/models/small_ring.pml checks it.
  */
 #include "exec_private.h"
 
 #include <stdlib.h>
 
-/* What this rank writes, and which part of rank q's entry it reads. bytes 0 with `writes` is an empty line. */
-struct small_shape { bool writes, reads; size_t write_bytes, read_off, read_bytes; };
+/* A rank whose lines are read, and where its block goes in the output when blocks are collected. */
+struct small_source {
+    int rank;
+    struct net_entry *ring;
+    size_t to;
+};
 
-static struct small_shape shape_of(const struct exec_op *op, int q)
+/* What one rank does in a small operation, whatever its number: the same in every call of one request. */
+struct small_record {
+    enum { SMALL_NOTHING, SMALL_REDUCE, SMALL_COLLECT } then; /* when all lines are here */
+    bool writes;              /* write_bytes 0: an empty line */
+    bool keeps_own;           /* collect: the own block goes to own_to */
+    bool everyone;            /* all other ranks are sources */
+    size_t write_bytes;
+    size_t count, bytes;      /* of a block: elements, bytes */
+    uint32_t first, last;     /* lines of a source's entry with this rank's block, ... */
+    size_t within;            /* ... and where it begins in the first */
+    size_t own_off, own_to;   /* the own block in the input and the output */
+    struct net_entry *ring;   /* own */
+    const struct reduce_scale *average; /* NULL or &divide */
+    struct reduce_scale divide;
+    int nsources;
+    struct small_source source[]; /* in the order of ranks, which is that of operands */
+};
+
+/* ---- compiling ------------------------------------------------------------------------------------------------------ */
+
+/* Who writes what, who reads and keeps which block. */
+static void lay_out(struct small_record *r, const struct exec_program *p, int me, size_t n)
 {
-    const struct exec_program *p = op->program;
-    size_t b = p->block_bytes, n = (size_t)op->env->size;
-    int me = op->env->rank;
+    size_t b = p->block_bytes, mine = (size_t)me * b;
     bool root = me == p->root;
+    r->writes = true;
+    r->write_bytes = b;
+    r->then = p->reduce ? SMALL_REDUCE : SMALL_COLLECT;
     switch (p->coll) {
     case UNO_BROADCAST:
-        return (struct small_shape){root, q == p->root && !root, b, 0, b};
+        r->writes = r->keeps_own = root;
+        break;
     case UNO_REDUCE:
     case UNO_GATHER:
-        return (struct small_shape){!root, root, b, 0, b};
+        r->keeps_own = root;
+        r->own_to = mine;
+        /* Under premulsum the root takes its own contribution scaled from its own lines, like the others'. */
+        r->writes = !root || (p->reduce && p->op >= UNO_OP_DYNAMIC);
+        if (!root)
+            r->then = SMALL_NOTHING;
+        break;
     case UNO_SCATTER:
-        return (struct small_shape){root, q == p->root && !root, n * b, (size_t)me * b, b};
+        r->writes = r->keeps_own = root;
+        r->write_bytes = n * b;
+        r->own_off = mine;
+        break;
     case UNO_REDUCE_SCATTER:
     case UNO_ALL_TO_ALL:
-        return (struct small_shape){true, true, n * b, (size_t)me * b, b};
+        r->write_bytes = n * b;
+        r->own_off = mine;
+        /* fall through */
     default: /* all_reduce, all_gather, barrier */
-        return (struct small_shape){true, true, b, 0, b};
+        r->keeps_own = true;
+        r->own_to = mine;
+    }
+    if (b == 0)
+        r->then = SMALL_NOTHING;
+}
+
+static bool reads(const struct exec_program *p, int me, int q)
+{
+    switch (p->coll) {
+    case UNO_BROADCAST:
+    case UNO_SCATTER:
+        return q == p->root && me != q;
+    case UNO_REDUCE:
+    case UNO_GATHER:
+        return me == p->root && me != q;
+    default:
+        return me != q;
     }
 }
+
+uno_err small_compile(const struct exec_env *env, struct exec_program *p)
+{
+    int n = env->size, me = env->rank;
+    struct small_record *r = mem_zalloc(sizeof *r + (size_t)n * sizeof r->source[0]);
+    if (!r)
+        return UNO_ERR_MEMORY;
+    lay_out(r, p, me, (size_t)n);
+    r->ring = net_region_ring(env->region);
+    r->bytes = p->block_bytes;
+    r->count = p->block_bytes / p->elem_bytes;
+    /* Where blocks of an entry differ, this rank's lies as its own does in the input. */
+    bool blocks = p->coll == UNO_SCATTER || p->coll == UNO_REDUCE_SCATTER || p->coll == UNO_ALL_TO_ALL;
+    size_t off = blocks ? (size_t)me * r->bytes : 0;
+    r->first = (uint32_t)(off / NET_LINE_PAYLOAD);
+    r->within = off % NET_LINE_PAYLOAD;
+    r->last = r->bytes ? (uint32_t)((off + r->bytes - 1) / NET_LINE_PAYLOAD) : r->first;
+    r->divide = (struct reduce_scale){.scaled_operand = -1, .divide_by = (uint32_t)n};
+    r->average = p->op == UNO_AVG ? &r->divide : NULL;
+    bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
+    for (int q = 0; q < n; q++)
+        if (reads(p, me, q))
+            r->source[r->nsources++] = (struct small_source){.rank = q, .ring = net_region_ring(env->regions[q]),
+                                                             .to = one_block ? 0 : (size_t)q * r->bytes};
+    r->everyone = r->nsources == n - 1;
+    p->small = r;
+    return UNO_OK;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------------- */
 
 static bool everyone_started(const struct exec_env *env, uint32_t number)
 {
@@ -56,11 +143,8 @@ static uint32_t operation_before(uint32_t number, uint32_t back)
     return number - back ? number - back : 1;
 }
 
-static bool entry_free(struct exec_env *env, uint32_t number)
+static bool entry_free_slow(struct exec_env *env, uint32_t number)
 {
-    /* Without a sign: the limit of a rank that has not written for 2^31 operations covers nothing. */
-    if (__builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1))
-        return true;
     /* Look first for a younger operation, so that the next looks are far apart. */
     for (uint32_t back = 5; back <= 15; back += 10) {
         if (everyone_started(env, operation_before(number, back))) {
@@ -71,172 +155,180 @@ static bool entry_free(struct exec_env *env, uint32_t number)
     return false;
 }
 
-static void write_entry(struct exec_op *op, const void *data, size_t bytes)
+static inline bool entry_free(struct exec_env *env, uint32_t number)
 {
-    struct net_entry *e = &net_region_ring(op->env->region)[op->number % NET_RING_ENTRIES];
+    /* Without a sign: the limit of a rank that has not written for 2^31 operations covers nothing. */
+    return __builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1) || entry_free_slow(env, number);
+}
+
+static inline void copy_line(void *to, const void *from, size_t bytes)
+{
+    if (bytes == NET_LINE_PAYLOAD)
+        memcpy(to, from, NET_LINE_PAYLOAD); /* inline, as its length is known here */
+    else
+        memcpy(to, from, bytes);
+}
+
+static inline struct net_entry *entry_of(const struct exec_op *op, struct net_entry *ring)
+{
+    return &ring[op->number % NET_RING_ENTRIES];
+}
+
+static void write_entry(struct exec_op *op, const struct small_record *r, const void *data)
+{
+    struct net_line *line = entry_of(op, r->ring)->line;
     uint64_t flag = net_flag(op->number, op->signature);
     const char *from = data ? data : ""; /* nothing to send may be NULL, with which no arithmetic is legal */
-    size_t line = 0;
+    size_t left = r->write_bytes;
     do {
-        size_t n = MIN(bytes, (size_t)NET_LINE_PAYLOAD);
-        memcpy(e->line[line].payload, from, n);
+        size_t n = MIN(left, (size_t)NET_LINE_PAYLOAD);
+        copy_line(line->payload, from, n);
         /* release: the payload first; pairs with the acquire in lines_arrived */
-        atomic_store_explicit(&e->line[line].flag, flag, memory_order_release);
+        atomic_store_explicit(&line->flag, flag, memory_order_release);
         from += n;
-        bytes -= n;
+        left -= n;
         line++;
-    } while (bytes);
+    } while (left);
     for (int q = 0; q < op->env->size; q++)
         if (q != op->env->rank)
             net_ring_region(op->env->regions[q]);
 }
 
-static enum net_arrival lines_arrived(const struct exec_op *op, int q, const struct small_shape *s)
+/* Under premulsum every contribution enters the lines already scaled. */
+static void write_scaled(struct exec_op *op, const struct small_record *r)
 {
-    struct net_entry *e = &net_region_ring(op->env->regions[q])[op->number % NET_RING_ENTRIES];
-    size_t first = s->read_off / NET_LINE_PAYLOAD;
-    size_t last = s->read_bytes ? (s->read_off + s->read_bytes - 1) / NET_LINE_PAYLOAD : first;
-    for (size_t i = first; i <= last; i++) {
-        uint64_t flag = atomic_load_explicit(&e->line[i].flag, memory_order_acquire);
-        if ((uint32_t)flag != op->number)
-            return NET_NOT_YET;
-        if ((uint32_t)(flag >> 32) != op->signature)
-            return NET_MISMATCH;
+    const struct exec_program *p = op->program;
+    char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD];
+    struct reduce_scale scale = scale_for(op, PLAN_RAW_SRC, 0);
+    reduce_scale_copy(p->type, p->op, temp, op->base[PLAN_IN], r->write_bytes / p->elem_bytes, &scale);
+    write_entry(op, r, temp);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------------- */
+
+static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, struct net_entry *ring)
+{
+    const struct net_line *line = entry_of(op, ring)->line;
+    for (uint32_t i = r->first; i <= r->last; i++) {
+        uint64_t flag = atomic_load_explicit(&line[i].flag, memory_order_acquire); /* pairs with the release in write_entry */
+        if (__builtin_expect(flag != net_flag(op->number, op->signature), 0))
+            return (uint32_t)flag == op->number ? NET_MISMATCH : NET_NOT_YET;
     }
     return NET_ARRIVED;
 }
 
-/* Rank q's part: in place when it lies in one line, else gathered into temp. */
-static const void *operand_of(const struct exec_op *op, int q, const struct small_shape *s, char *temp)
+/* This rank's block of an entry, out of several lines. */
+static void gather(const struct small_record *r, const struct net_entry *e, char *to)
 {
-    const struct net_entry *e = &net_region_ring(op->env->regions[q])[op->number % NET_RING_ENTRIES];
-    size_t off = s->read_off, left = s->read_bytes, line = off / NET_LINE_PAYLOAD, within = off % NET_LINE_PAYLOAD;
-    if (within + left <= NET_LINE_PAYLOAD)
-        return e->line[line].payload + within;
-    char *to = temp;
-    while (left) {
+    size_t within = r->within, left = r->bytes;
+    for (const struct net_line *line = &e->line[r->first]; left; line++) {
         size_t n = MIN(left, NET_LINE_PAYLOAD - within);
-        memcpy(to, e->line[line].payload + within, n);
+        copy_line(to, line->payload + within, n);
         to += n;
         left -= n;
-        line++;
         within = 0;
     }
-    return temp;
 }
 
-static const char *own_part(const struct exec_op *op)
+static const char *own_block(const struct exec_op *op, const struct small_record *r)
 {
-    const struct exec_program *p = op->program;
-    if (p->block_bytes == 0)
-        return op->base[PLAN_IN]; /* may be NULL */
-    bool blocks = p->coll == UNO_REDUCE_SCATTER || p->coll == UNO_ALL_TO_ALL || p->coll == UNO_SCATTER;
-    return op->base[PLAN_IN] + (blocks ? (size_t)op->env->rank * p->block_bytes : 0);
+    return op->base[PLAN_IN] + r->own_off;
 }
 
-static void reduce_all(struct exec_op *op)
+static void reduce_operands(const struct exec_op *op, const struct small_record *r, const void **operands)
 {
-    const struct exec_program *p = op->program;
-    int n = op->env->size;
-    struct small_shape s = shape_of(op, (op->env->rank + 1) % n);
-    const void *operands[n];
-    char temps[n][NET_ENTRY_LINES * NET_LINE_PAYLOAD];
-    for (int q = 0; q < n; q++)
-        operands[q] = q == op->env->rank && !op->scalar ? own_part(op) : operand_of(op, q, &s, temps[q]);
-    struct reduce_scale scale = {.scaled_operand = -1, .divide_by = p->op == UNO_AVG ? (uint32_t)n : 0};
-    if (n == 1) {
-        reduce_scale_copy(p->type, p->op, (void *)(uintptr_t)op->base[PLAN_OUT], operands[0], p->block_bytes / p->elem_bytes, &scale);
-        return;
-    }
-    p->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, n, p->block_bytes / p->elem_bytes, &scale, 0);
+    if (!op->scalar)
+        operands[op->env->rank] = own_block(op, r);
+    op->program->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, op->env->size, r->count, r->average, 0);
 }
 
-static void collect_all(struct exec_op *op)
+/* Blocks within one line are operands where they lie. */
+static void reduce_lines(const struct exec_op *op, const struct small_record *r)
 {
-    const struct exec_program *p = op->program;
-    char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD], *out = (char *)(uintptr_t)op->base[PLAN_OUT];
-    size_t b = p->block_bytes;
-    if (b == 0)
-        return;
-    for (int q = 0; q < op->env->size; q++) {
-        struct small_shape s = shape_of(op, q);
-        bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
-        char *to = out + (one_block ? 0 : (size_t)q * b);
-        if (q == op->env->rank) {
-            bool own = p->coll == UNO_ALL_GATHER || p->coll == UNO_ALL_TO_ALL || op->env->rank == p->root;
-            if (own && to != own_part(op))
-                memmove(to, own_part(op), b);
-        } else if (s.reads) {
-            memcpy(to, operand_of(op, q, &s, temp), b);
-        }
-    }
+    const void *operands[op->env->size];
+    if (op->scalar)
+        operands[op->env->rank] = entry_of(op, r->ring)->line[r->first].payload + r->within;
+    for (int i = 0; i < r->nsources; i++)
+        operands[r->source[i].rank] = entry_of(op, r->source[i].ring)->line[r->first].payload + r->within;
+    reduce_operands(op, r, operands);
 }
 
-static void finish(struct exec_op *op)
+static void reduce_gathered(const struct exec_op *op, const struct small_record *r)
 {
-    const struct exec_program *p = op->program;
-    bool root_only = p->coll == UNO_REDUCE || p->coll == UNO_GATHER;
-    if (p->coll == UNO_BARRIER || (root_only && op->env->rank != p->root))
-        return;
-    if (p->reduce)
-        reduce_all(op);
+    const void *operands[op->env->size];
+    char blocks[op->env->size][NET_ENTRY_LINES * NET_LINE_PAYLOAD];
+    for (int q = 0; q < op->env->size; q++)
+        operands[q] = blocks[q];
+    if (op->scalar)
+        gather(r, entry_of(op, r->ring), blocks[op->env->rank]);
+    for (int i = 0; i < r->nsources; i++)
+        gather(r, entry_of(op, r->source[i].ring), blocks[r->source[i].rank]);
+    reduce_operands(op, r, operands);
+}
+
+static void collect(const struct exec_op *op, const struct small_record *r)
+{
+    char *out = (char *)(uintptr_t)op->base[PLAN_OUT];
+    if (r->keeps_own && out + r->own_to != own_block(op, r))
+        memmove(out + r->own_to, own_block(op, r), r->bytes);
+    for (int i = 0; i < r->nsources; i++)
+        gather(r, entry_of(op, r->source[i].ring), out + r->source[i].to);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------ */
+
+enum { AT_WRITE, AT_READ }; /* state.tile; state.at: the next source to look at */
+
+void small_start(struct exec_op *op)
+{
+    op->lane[0] = (struct exec_lane_state){AT_WRITE, 0};
+}
+
+static bool write_own(struct exec_op *op, const struct small_record *r)
+{
+    if (!entry_free(op->env, op->number))
+        return false;
+    if (op->scalar)
+        write_scaled(op, r);
     else
-        collect_all(op);
-}
-
-uno_err small_start(struct exec_op *op)
-{
-    op->lane[0] = (struct exec_lane_state){0, 0}; /* tile: written yet?  at: next rank to look at */
-    return UNO_OK;
-}
-
-/* Under premulsum every contribution enters the lines already scaled. */
-static void write_own(struct exec_op *op, size_t bytes)
-{
-    const struct exec_program *p = op->program;
-    if (!op->scalar) {
-        write_entry(op, op->base[PLAN_IN], bytes);
-        return;
-    }
-    char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD];
-    struct reduce_scale scale = scale_for(op, PLAN_RAW_SRC, 0);
-    reduce_scale_copy(p->type, p->op, temp, op->base[PLAN_IN], bytes / p->elem_bytes, &scale);
-    write_entry(op, temp, bytes);
+        write_entry(op, r, op->base[PLAN_IN]);
+    return true;
 }
 
 uno_err small_poll(struct exec_op *op, bool *moved)
 {
+    const struct small_record *r = op->program->small;
     struct exec_lane_state *state = &op->lane[0];
-    int n = op->env->size, me = op->env->rank;
-    if (state->tile == 0) {
-        struct small_shape s = shape_of(op, me);
-        if (s.writes || (op->scalar && op->program->coll == UNO_REDUCE)) {
-            if (!entry_free(op->env, op->number))
-                return UNO_ERR_IN_PROGRESS;
-            write_own(op, s.write_bytes);
-        }
-        state->tile = 1;
+    if (state->tile == AT_WRITE) {
+        if (r->writes && !write_own(op, r))
+            return UNO_ERR_IN_PROGRESS;
+        state->tile = AT_READ;
         *moved = true;
     }
-    for (; state->at < (uint32_t)n; state->at++) {
-        int q = (int)state->at;
-        struct small_shape s = shape_of(op, q);
-        if (q == me || !s.reads)
-            continue;
-        enum net_arrival a = lines_arrived(op, q, &s);
+    for (; state->at < (uint32_t)r->nsources; state->at++) {
+        const struct small_source *s = &r->source[state->at];
+        enum net_arrival a = lines_arrived(op, r, s->ring);
         if (a == NET_NOT_YET)
             return UNO_ERR_IN_PROGRESS;
         if (a == NET_MISMATCH)
-            return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", q, op->number, me);
+            return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", s->rank, op->number, op->env->rank);
         *moved = true;
     }
-    finish(op);
+    if (r->everyone)
+        op->env->ring_limit = op->number + NET_RING_ENTRIES - 1; /* their flags say that they have started it */
+    if (r->then == SMALL_COLLECT)
+        collect(op, r);
+    else if (r->then == SMALL_REDUCE && r->first == r->last)
+        reduce_lines(op, r);
+    else if (r->then == SMALL_REDUCE)
+        reduce_gathered(op, r);
     return UNO_OK;
 }
 
 int small_blame(const struct exec_op *op)
 {
-    if (op->lane[0].tile == 0)
+    const struct small_record *r = op->program->small;
+    if (op->lane[0].tile == AT_WRITE)
         for (int q = 0; q < op->env->size; q++) {
             const struct ledger_event *ring = net_region_ledger(op->env->regions[q]);
             uint32_t need = operation_before(op->number, 15);
@@ -244,5 +336,5 @@ int small_blame(const struct exec_op *op)
             if (q != op->env->rank && (v == 0 || (int32_t)(v - need) < 0))
                 return q;
         }
-    return (int)op->lane[0].at < op->env->size ? (int)op->lane[0].at : -1;
+    return op->lane[0].at < (uint32_t)r->nsources ? r->source[op->lane[0].at].rank : -1;
 }

@@ -249,8 +249,10 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
 uno_err exec_start(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
-    if (p->small)
-        return small_start(op);
+    if (p->small) {
+        small_start(op);
+        return UNO_OK;
+    }
     memset(op->lane, 0, (p->nlanes + 1) * sizeof op->lane[0]);
     struct exec_env *env = op->env;
     net_comm_begin(env->net);

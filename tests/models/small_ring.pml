@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The small ring (src/exec/exec_small.c): operation N uses entry N mod E of each writer's ring, readers acknowledge nothing, and an
- * entry may be written when every rank's ledger shows that it started N - (E - 1), for then it has finished everything below.
+ * entry may be written when every rank's ledger shows that it started N - (E - 1), for then it has finished everything below. Who has
+ * read the flags of all others in N knows the same of N.
  *
  * Checked for four operations of three ranks with three entries, across the place where numbers wrap around (0 is left out as in
  * the code) and, with PLAIN, away from it: no reader takes an entry that was overwritten or not yet written, and nobody waits for
@@ -53,6 +54,7 @@
 
 /* 1: everyone writes and reads. 2, 3, 4: rank 0, 1, 2 writes, the others read. 5, 6, 7: the others write, rank 0, 1, 2 reads. */
 #define WRITES(kind, me) ((kind) == 1 || (kind) == 2 + (me) || ((kind) >= 5 && (kind) != 5 + (me)))
+#define READS_ALL(kind, me) ((kind) == 1 || (kind) == 5 + (me))
 #define READS(kind, me, q) ((q) != (me) && ((kind) == 1 || (kind) == 2 + (q) || (kind) == 5 + (me)))
 
 byte kind[K], finished[K];
@@ -112,7 +114,8 @@ proctype rank(byte me; byte limit)
        }
        EVENT(me, n) = n;
        if :: WRITES(kind[n % K], me) -> write() :: else fi;
-       read(0); read(1); read(2)
+       read(0); read(1); read(2);
+       if :: READS_ALL(kind[n % K], me) -> limit = MOD(n + AHEAD) :: else fi
     od
 }
 
