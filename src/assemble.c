@@ -26,8 +26,8 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->gone_suspect.rank = c->left_suspect.rank = -1;
     c->size = size;
     c->cfg = *cfg;
+    c->timeout_ns = cfg->timeout > 1e9 ? UINT64_MAX : (uint64_t)(cfg->timeout * 1e9);
     snprintf(c->name, sizeof c->name, "%s", name ? name : "");
-    pthread_mutex_init(&c->walk, NULL);
     pthread_mutex_init(&c->issue, NULL);
     pthread_mutex_init(&c->fail_lock, NULL);
     c->job_rank = mem_array(n, sizeof *c->job_rank);
@@ -129,7 +129,6 @@ void comm_free(uno_comm *c)
     free(c->regions);
     free(c->host_of);
     free(c->job_rank);
-    pthread_mutex_destroy(&c->walk);
     pthread_mutex_destroy(&c->issue);
     pthread_mutex_destroy(&c->fail_lock);
     c->magic = 0;

@@ -98,21 +98,43 @@ static struct layout layout_of(uno_coll coll, int size)
     }
 }
 
-/* In place as NCCL defines it for each collective. */
-static bool is_in_place(const struct op *op, size_t block_bytes)
+/* In place as NCCL defines it for each collective: recv lies so far behind send. */
+static ptrdiff_t in_place_offset(uno_coll coll, size_t own_block)
 {
-    const char *s = op->send, *r = op->recv;
-    if (block_bytes == 0)
-        return true; /* nothing overlaps; the buffers may be NULL */
-    size_t mine = (size_t)op->comm->rank * block_bytes;
-    switch (op->req.coll) {
+    switch (coll) {
     case UNO_ALL_GATHER:
-    case UNO_GATHER: return s == r + mine;
+    case UNO_GATHER: return -(ptrdiff_t)own_block;
     case UNO_REDUCE_SCATTER:
-    case UNO_SCATTER: return r == s + mine;
-    case UNO_ALL_TO_ALL: return false;
-    default: return s == r;
+    case UNO_SCATTER: return (ptrdiff_t)own_block;
+    case UNO_ALL_TO_ALL: return NEVER_IN_PLACE;
+    default: return 0;
     }
+}
+
+struct extents call_extents(const uno_comm *c, const struct request *req)
+{
+    struct layout l = layout_of(req->coll, c->size);
+    size_t block = req->count * uno_type_bytes(req->type);
+    bool root = c->rank == req->root;
+    return (struct extents){.send_bytes = !l.send_root_only || root ? l.send_blocks * block : 0,
+                            .recv_bytes = !l.recv_root_only || root ? l.recv_blocks * block : 0,
+                            .in_place = in_place_offset(req->coll, (size_t)c->rank * block)};
+}
+
+/* Walk lock held: is this the last request once more, with buffers that are right? Then all that is known of it stays true. */
+static bool repeats(struct op *op)
+{
+    const struct cached *last = op->comm->last;
+    if (!last || last->req.coll != op->req.coll || last->req.type != op->req.type || last->req.op != op->req.op ||
+        last->req.root != op->req.root || last->req.count != op->req.count)
+        return false;
+    const struct extents *x = &last->extents;
+    uintptr_t s = (uintptr_t)op->send, r = (uintptr_t)op->recv;
+    if (((s | r) & last->misaligned) || (!s && x->send_bytes) || (!r && x->recv_bytes) ||
+        (r - s != (uintptr_t)x->in_place && s + x->send_bytes > r && r + x->recv_bytes > s))
+        return false;
+    op->cached = last;
+    return true;
 }
 
 static uno_err check_collective(const char *call, struct op *op)
@@ -130,24 +152,25 @@ static uno_err check_collective(const char *call, struct op *op)
         TRY(check_buffer(call, "send", op->send, op->req.count, l.send_blocks, op->req.type));
     if (recv_used)
         TRY(check_buffer(call, "recv", op->recv, op->req.count, l.recv_blocks, op->req.type));
-    size_t block = op->req.count * uno_type_bytes(op->req.type);
-    if (send_used && recv_used)
-        TRY(check_overlap(call, op->send, l.send_blocks * block, op->recv, l.recv_blocks * block, is_in_place(op, block)));
-    return UNO_OK;
+    struct extents x = call_extents(c, &op->req);
+    bool in_place = (uintptr_t)op->recv - (uintptr_t)op->send == (uintptr_t)x.in_place;
+    return check_overlap(call, op->send, x.send_bytes, op->recv, x.recv_bytes, in_place);
 }
 
 static uno_err collective(const char *call, struct op *op)
 {
-    TRY(comm_enter(op->comm));
-    uno_err err = check_collective(call, op);
+    TRY(engine_enter(op));
+    uno_err err = UNO_OK;
+    if (!op->walks || !repeats(op))
+        err = check_collective(call, op);
     if (err == UNO_OK)
         err = engine_issue(op);
-    return comm_leave(op->comm, err);
+    return engine_leave(op, err);
 }
 
-#define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT)                                                     \
-    struct op op = {.comm = comm, .req = {.coll = COLL, .type = TYPE, .op = (int)(OP), .root = ROOT, .count = COUNT}, \
-                    .send = SEND, .recv = RECV, .call_site = CALL_SITE, .stream = stream};                            \
+#define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT)                                               \
+    struct op op;                                                                                                \
+    op_init(&op, comm, (struct request){COLL, TYPE, (int)(OP), ROOT, COUNT, NULL, NULL}, SEND, RECV, stream, CALL_SITE); \
     return collective(CALL, &op)
 
 uno_err uno_all_reduce(const void *send, void *recv, size_t count, uno_type type, uno_op op_, uno_comm *comm, uno_stream *stream)
@@ -244,8 +267,8 @@ uno_err uno_all_gather_v(const void *send, void *recv, const size_t *counts, con
 {
     struct op op = {.comm = comm, .req = {.coll = UNO_ALL_GATHER_V, .type = type, .counts = counts, .displs = displs},
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(comm_enter(comm));
-    return comm_leave(comm, v_collective("uno_all_gather_v", &op, true));
+    TRY(engine_enter(&op));
+    return engine_leave(&op, v_collective("uno_all_gather_v", &op, true));
 }
 
 uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts, const size_t *displs, uno_type type, uno_op op_,
@@ -254,8 +277,8 @@ uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts,
     struct op op = {.comm = comm,
                     .req = {.coll = UNO_REDUCE_SCATTER_V, .type = type, .op = (int)op_, .counts = counts, .displs = displs},
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(comm_enter(comm));
-    return comm_leave(comm, v_collective("uno_reduce_scatter_v", &op, false));
+    TRY(engine_enter(&op));
+    return engine_leave(&op, v_collective("uno_reduce_scatter_v", &op, false));
 }
 
 static uno_err check_all_to_all_v(struct op *op)
@@ -279,9 +302,9 @@ uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size
                     .req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = send_counts, .displs = send_displs},
                     .recv_counts = recv_counts, .recv_displs = recv_displs,
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(comm_enter(comm));
+    TRY(engine_enter(&op));
     uno_err err = check_all_to_all_v(&op);
-    return comm_leave(comm, err == UNO_OK ? engine_issue(&op) : err);
+    return engine_leave(&op, err == UNO_OK ? engine_issue(&op) : err);
 }
 
 /* ---- point to point ------------------------------------------------------------------------------------------------------ */
@@ -510,9 +533,9 @@ uno_err uno_comm_explain(uno_comm *comm, uno_coll coll, size_t count, uno_type t
         err = check_root("uno_comm_explain", comm, root);
     if (err == UNO_OK) {
         struct request req = {.coll = coll, .type = type, .op = (int)op, .root = root, .count = count};
-        pthread_mutex_lock(&comm->walk);
+        walk_wait(comm);
         err = planner_explain(comm->planner, &req, false, &t);
-        pthread_mutex_unlock(&comm->walk);
+        walk_leave(comm);
     }
     if (err == UNO_OK)
         snprintf(buf, buf_bytes, "%s", t.s ? t.s : "");

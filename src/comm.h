@@ -43,6 +43,25 @@ struct job {
     struct job *next;             /* all jobs of the process */
 };
 
+/* Waited for by trying again and again, since whoever has it may keep it for long. Costs one exchange to take and a plain store
+ * to give back, which is what small operations need. */
+struct walk_lock { _Atomic int held; };
+
+/* What the buffers of a call must hold, and where recv is when it is in place (bytes behind send). */
+struct extents { size_t send_bytes, recv_bytes; ptrdiff_t in_place; };
+#define NEVER_IN_PLACE PTRDIFF_MAX
+
+/* A request that was right, and all that follows from it. */
+struct cached {
+    struct request req;           /* counts are not kept: compared by plancache.c alone */
+    struct extents extents;
+    size_t misaligned;            /* bits that no address of a buffer has */
+    struct exec_program *program;
+    size_t run_bytes;             /* of its exec_op */
+    bool small;
+    uint64_t hash;                /* of what all ranks must agree on */
+};
+
 enum op_state { OP_NOTED = 0, OP_QUEUED, OP_RUNNING, OP_DONE };
 
 /* One issued call. On the caller's stack for synchronous calls, else on the heap and freed by whoever sees it done. */
@@ -58,6 +77,8 @@ struct op {
     struct uno_stream *stream;
     _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
     uno_err err;
+    const struct cached *cached;  /* the request is the last one of the communicator; NULL: to be looked up */
+    bool walks;                   /* came in alone: its caller holds the walk lock from engine_enter to engine_leave */
     bool heap;                    /* freed when done */
     bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
@@ -67,6 +88,27 @@ struct op {
     struct op *next_in_comm, *next_in_group;
     char *text;                   /* the sentence of err, on the heap; NULL without one */
 };
+/* Field by field: clearing all of it first would take as long as the rest of a small call. */
+static inline void op_init(struct op *op, struct uno_comm *comm, struct request req, const void *send, void *recv,
+                           struct uno_stream *stream, const void *call_site)
+{
+    op->comm = comm;
+    op->req = req;
+    op->recv_counts = op->recv_displs = NULL;
+    op->send = send;
+    op->recv = recv;
+    op->call_site = call_site;
+    op->p2p = NULL;
+    op->stream = stream;
+    op->cached = NULL;
+    atomic_init(&op->state, OP_NOTED);
+    op->err = UNO_OK;
+    op->walks = op->heap = op->group_owns_p2p = op->group_waits = false;
+    op->arrays = NULL;
+    op->deadline_ns = op->order = op->issued_ns = 0;
+    op->next_in_comm = op->next_in_group = NULL;
+    op->text = NULL;
+}
 static inline bool op_done(const struct op *op)
 {
     return atomic_load_explicit(&op->state, memory_order_acquire) == OP_DONE;
@@ -99,13 +141,15 @@ struct uno_comm {
     struct net_comm *net;
     struct planner *planner;
     struct plancache *cache;
+    const struct cached *last;    /* found last by plancache_get; under walk */
     uint64_t processors;          /* of the least host, for the planner */
     struct exec_env env;
     struct p2p *p2p;
 
-    pthread_mutex_t walk;
+    struct walk_lock walk;
     /* under walk */
     uint32_t number;              /* of the last started collective */
+    uint64_t timeout_ns;          /* UINT64_MAX: none */
     uint64_t chain;               /* chained signature */
     struct op *current;           /* running collective, or NULL */
     struct exec_op *run;          /* its state */
@@ -143,9 +187,23 @@ struct uno_comm {
 #define COMM_MAGIC 0x756e6f63u
 
 /* ---- engine.c, progress.c: operations move ----------------------------------------------------------------------------- */
-/* Run a call: note a copy in the open group, queue a copy on its stream, or run it to its end here. `call` is filled by
- * comm.c, on its stack. */
+static inline bool walk_try(uno_comm *comm)
+{
+    return atomic_load_explicit(&comm->walk.held, memory_order_relaxed) == 0 &&
+           atomic_exchange_explicit(&comm->walk.held, 1, memory_order_acquire) == 0; /* pairs with the release in walk_leave */
+}
+static inline void walk_leave(uno_comm *comm)
+{
+    atomic_store_explicit(&comm->walk.held, 0, memory_order_release); /* pairs with the acquire in walk_try */
+}
+void walk_wait(uno_comm *comm);          /* until walk_try succeeds */
+/* A call begins: is its communicator usable? A call that is the only one takes the walk lock and keeps it, any other is counted
+ * as comm_enter does. `call` is filled by comm.c, on its stack. */
+uno_err engine_enter(struct op *call);
+/* Run a call that has entered: to its end here, or note a copy in the open group, or queue a copy on its stream. */
 uno_err engine_issue(struct op *call);
+/* The call ends with err. Keeps the sentence on error. */
+uno_err engine_leave(struct op *call, uno_err err);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
 /* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
@@ -186,6 +244,8 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
 uno_err fail_explain_unreachable(uno_comm *comm);
 void comm_keep_error(uno_comm *comm);  /* the thread's sentence becomes the communicator's last error */
 void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
+/* Is the handle a communicator of this process? */
+uno_err comm_check(const uno_comm *comm);
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
 uno_err comm_leave(uno_comm *comm, uno_err err);
@@ -210,14 +270,17 @@ size_t jobs_snapshot(uno_comm **comms, size_t cap);
 void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
 bool job_knows(const uno_comm *comm);                /* alive in this process? Does not look into it */
-uint32_t fork_generation(void);                      /* counts forks this process is the child of */
+extern _Atomic uint32_t process_forks;                       /* that this process is the child of; written in the child, where there is one thread */
+static inline uint32_t fork_generation(void) { return atomic_load_explicit(&process_forks, memory_order_relaxed); }
 
 /* ---- plancache.c: request -> program --------------------------------------------------------------------------- */
-struct cached { const struct exec_program *program; uint64_t hash; };
 uno_err plancache_new(struct plancache **cache);
 void plancache_free(struct plancache *cache);
-/* Walk lock held. The program stays valid until the next call. */
-uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found);
+/* Walk lock held. *found is also comm->last and stays valid until the next call. */
+uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, const struct cached **found);
+
+/* ---- comm.c --------------------------------------------------------------------------------------------------------- */
+struct extents call_extents(const uno_comm *comm, const struct request *req); /* all collectives but the v forms */
 
 /* ---- job_events.c: what is heard of processes, told to communicators ------------------------------------------------------ */
 uno_err job_watch(uno_comm *comm);                   /* start the steward of its job */
@@ -248,7 +311,9 @@ uno_err ops_remove(uno_comm *comm, uno_op op);
 void ops_free(uno_comm *comm);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
-bool group_open(void);
+extern _Atomic int groups_open;          /* by any thread; relaxed: a thread sees its own */
+bool group_open_here(void);
+static inline bool group_open(void) { return atomic_load_explicit(&groups_open, memory_order_relaxed) != 0 && group_open_here(); }
 void group_note(struct op *op);          /* takes op over */
 bool group_holds(const uno_comm *comm);  /* are calls of this communicator noted in the open group? */
 struct group_join { uno_comm **comm; int nranks, rank; uno_id id; uno_config config; };

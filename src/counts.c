@@ -11,7 +11,7 @@ uno_err uno_comm_counts(uno_comm *comm, uno_counts *counts)
     TRY(comm_enter(comm));
     struct net_counts n = {0};
     memset(counts, 0, sizeof *counts);
-    pthread_mutex_lock(&comm->walk);
+    walk_wait(comm);
     net_comm_count(comm->net, &n);
     static const enum net_carrier carriers[UNO_CARRIER_COUNT] = {NET_SHM, NET_THREAD, NET_TCP};
     for (int i = 0; i < UNO_CARRIER_COUNT; i++) {
@@ -22,7 +22,7 @@ uno_err uno_comm_counts(uno_comm *comm, uno_counts *counts)
     counts->small_operations = comm->small_operations;
     counts->tiled_operations = comm->tiled_operations;
     counts->slot_memory_bytes = net_comm_slot_bytes(comm->net);
-    pthread_mutex_unlock(&comm->walk);
+    walk_leave(comm);
     counts->waits_spin = atomic_load_explicit(&comm->env.waits[0], memory_order_relaxed);
     counts->waits_yield = atomic_load_explicit(&comm->env.waits[1], memory_order_relaxed);
     counts->waits_sleep = atomic_load_explicit(&comm->env.waits[2], memory_order_relaxed);

@@ -40,8 +40,10 @@ static void finish(struct op *op, uno_err err)
     atomic_store_explicit(&op->state, OP_DONE, memory_order_release); /* pairs with the acquire in op_done */
 }
 
-static uno_err find_program(uno_comm *c, const struct op *op, struct cached *found)
+static uno_err find_program(uno_comm *c, const struct op *op, const struct cached **found)
 {
+    if ((*found = op->cached) != NULL)
+        return UNO_OK;
     if (op->req.coll != UNO_ALL_TO_ALL_V)
         return plancache_get(c, &op->req, NULL, found);
     struct request recv_req = op->req;
@@ -50,39 +52,41 @@ static uno_err find_program(uno_comm *c, const struct op *op, struct cached *fou
     return plancache_get(c, &op->req, &recv_req, found);
 }
 
+static uno_err grow_run(uno_comm *c, size_t bytes)
+{
+    free(c->run);
+    c->run_bytes = 0;
+    c->run = mem_zalloc(bytes);
+    if (!c->run)
+        return UNO_ERR_MEMORY;
+    c->run_bytes = bytes;
+    return UNO_OK;
+}
+
 static uno_err begin(uno_comm *c, struct op *op)
 {
-    struct cached found;
+    const struct cached *found;
     TRY(comm_cause(c));
     TRY(find_program(c, op, &found));
-    size_t need = exec_op_bytes(found.program);
-    if (need > c->run_bytes) {
-        free(c->run);
-        c->run_bytes = 0;
-        c->run = mem_zalloc(need);
-        if (!c->run)
-            return UNO_ERR_MEMORY;
-        c->run_bytes = need;
-    }
-    bool small = exec_program_small(found.program);
+    if (found->run_bytes > c->run_bytes)
+        TRY(grow_run(c, found->run_bytes));
     uint64_t now = clock_coarse_ns(); /* a precise clock would be a tenth of a small operation */
     if (++c->number == 0) /* 0 marks an event that is being written */
         c->number = 1;
-    c->chain = hash_mix(c->chain, found.hash + c->number);
+    c->chain = hash_mix(c->chain, found->hash + c->number);
     struct exec_op *run = c->run;
-    run->program = found.program;
+    run->program = found->program;
     run->env = &c->env;
     run->base[PLAN_IN] = op->send;
     run->base[PLAN_OUT] = op->recv;
-    run->number = c->number;
-    run->signature = (uint32_t)(c->chain >> 32);
+    exec_op_name(run, c->number, (uint32_t)(c->chain >> 32));
     run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
-    run->deadline_ns = c->cfg.timeout > 1e9 ? UINT64_MAX : now + (uint64_t)(c->cfg.timeout * 1e9);
+    run->deadline_ns = c->timeout_ns == UINT64_MAX ? UINT64_MAX : now + c->timeout_ns;
     struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
-                                  .target = small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = MIN(op->req.op, UNO_OP_DYNAMIC),
+                                  .target = found->small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = MIN(op->req.op, UNO_OP_DYNAMIC),
                                   .count = op->req.count, .call_site = (uint64_t)(uintptr_t)op->call_site, .start_ns = now};
     c->event = ledger_begin(net_region_ledger(c->region), c->number, &fields);
-    if (small)
+    if (found->small)
         c->small_operations++;
     else
         c->tiled_operations++;
@@ -157,32 +161,27 @@ static struct op *take_request(uno_comm *c)
 }
 
 /* Point-to-point calls do not occupy the communicator: they are handed over and finish on their own. */
-static void start_op(uno_comm *c, struct op *op)
+static void start_p2p(uno_comm *c, struct op *op)
 {
-    atomic_store_explicit(&op->state, OP_RUNNING, memory_order_relaxed);
-    if (op->p2p) {
-        uno_err err = comm_cause(c);
-        if (err != UNO_OK) {
-            op->p2p->err = err;
-            snprintf(op->p2p->text, sizeof op->p2p->text, "%s", err_text());
-            atomic_store_explicit(&op->p2p->done, 1, memory_order_release);
-        } else {
-            p2p_issue(c->p2p, op->p2p);
-        }
-        if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
-            op->deadline_ns = clock_after(c->cfg.timeout);
-            op->next_in_comm = c->p2p_running;
-            c->p2p_running = op;
-        } else {
-            finish(op, UNO_OK);
-        }
-        return;
+    uno_err err = comm_cause(c);
+    if (err != UNO_OK) {
+        op->p2p->err = err;
+        snprintf(op->p2p->text, sizeof op->p2p->text, "%s", err_text());
+        atomic_store_explicit(&op->p2p->done, 1, memory_order_release);
+    } else {
+        p2p_issue(c->p2p, op->p2p);
     }
-    c->current = op;
-    c->event = NULL;
-    uno_err err = begin(c, op);
-    if (err == UNO_OK)
-        return;
+    if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
+        op->deadline_ns = clock_after(c->cfg.timeout);
+        op->next_in_comm = c->p2p_running;
+        c->p2p_running = op;
+    } else {
+        finish(op, UNO_OK);
+    }
+}
+
+static void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
+{
     if (c->event) {
         fail_current(c, err);
         return;
@@ -197,6 +196,20 @@ static void start_op(uno_comm *c, struct op *op)
         err = comm_fail(c, err, c->rank, true, text);
     }
     finish(op, err);
+}
+
+static void start_op(uno_comm *c, struct op *op)
+{
+    atomic_store_explicit(&op->state, OP_RUNNING, memory_order_relaxed);
+    if (op->p2p) {
+        start_p2p(c, op);
+        return;
+    }
+    c->current = op;
+    c->event = NULL;
+    uno_err err = begin(c, op);
+    if (__builtin_expect(err != UNO_OK, 0))
+        fail_to_begin(c, op, err);
 }
 
 static void finish_p2p(uno_comm *c)
@@ -289,9 +302,25 @@ void engine_look_now(uno_comm *c)
 
 void engine_fail_all(uno_comm *c)
 {
-    pthread_mutex_lock(&c->walk); /* whoever holds it is looking, and leaves: the communicator has failed */
+    walk_wait(c); /* whoever holds it is looking, and leaves: the communicator has failed */
     engine_look_now(c);
-    pthread_mutex_unlock(&c->walk);
+    walk_leave(c);
+}
+
+/* ---- the walk lock ------------------------------------------------------------------------------------------------- */
+
+static void walk_pause(unsigned tries)
+{
+    if (tries < 100)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
+void walk_wait(uno_comm *c)
+{
+    for (unsigned tries = 0; !walk_try(c); tries++)
+        walk_pause(tries);
 }
 
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
@@ -332,13 +361,10 @@ static uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
  * alone. false: done, or the deadline has passed. */
 static bool take_walk(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
-    for (unsigned tries = 0; pthread_mutex_trylock(&c->walk) != 0; tries++) {
+    for (unsigned tries = 0; !walk_try(c); tries++) {
         if (done(arg) || (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns))
             return false;
-        if (tries < 100)
-            sched_yield();
-        else
-            nanosleep(&(struct timespec){0, 50000}, NULL);
+        walk_pause(tries);
     }
     return true;
 }
@@ -350,7 +376,7 @@ uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t de
     uno_err err = UNO_ERR_IN_PROGRESS;
     if (take_walk(c, done, arg, deadline_ns)) {
         err = walk_until(c, done, arg, deadline_ns);
-        pthread_mutex_unlock(&c->walk);
+        walk_leave(c);
     } else if (done(arg)) {
         err = UNO_OK;
     }
@@ -364,9 +390,9 @@ static uno_err wait_alone(uno_comm *c, bool (*done)(void *arg), uint64_t deadlin
 {
     if (c->env.proc)
         net_enter(c->env.proc);
-    pthread_mutex_lock(&c->walk);
+    walk_wait(c);
     uno_err err = walk_until(c, done, c, deadline_ns);
-    pthread_mutex_unlock(&c->walk);
+    walk_leave(c);
     if (c->env.proc)
         net_leave(c->env.proc);
     return err;
@@ -434,42 +460,92 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
     return UNO_OK;
 }
 
-/* Nothing was issued before and nobody moves this communicator: run the call without queueing it. */
-static bool run_at_once(struct op *op)
+/* Polls before anything else is looked at: a short operation ends within them. */
+#define SOON_POLLS 64
+
+static void walk_soon(uno_comm *c)
+{
+    bool moved;
+    for (int i = 0; i < SOON_POLLS; i++) {
+        uno_err err = exec_poll(c->run, &moved);
+        if (err == UNO_ERR_IN_PROGRESS) {
+            exec_relax();
+            continue;
+        }
+        exec_wait_count(&c->env, EXEC_SPUN);
+        if (err == UNO_OK)
+            end_current(c, UNO_OK);
+        else
+            fail_current(c, err);
+        return;
+    }
+}
+
+/* Walk lock held, nothing was issued before: the call need not be queued. */
+static void run_at_once(struct op *op)
 {
     uno_comm *c = op->comm;
-    if (op->p2p || atomic_load_explicit(&c->queued, memory_order_relaxed) || pthread_mutex_trylock(&c->walk) != 0)
-        return false;
-    if (c->current || atomic_load_explicit(&c->queued, memory_order_relaxed)) {
-        pthread_mutex_unlock(&c->walk);
-        return false;
-    }
     if (c->env.proc)
         net_enter(c->env.proc);
     start_op(c, op);
+    if (c->current && !p2p_busy(c->p2p))
+        walk_soon(c);
     if (!op_done(op))
         (void)walk_until(c, call_done, op, UINT64_MAX);
-    pthread_mutex_unlock(&c->walk);
     if (c->env.proc)
         net_leave(c->env.proc);
-    return true;
 }
 
 static uno_err result_of(struct op *op)
 {
-    if (op->err != UNO_OK)
-        err_set(op->err, "%s", op->text ? op->text : "no memory for the sentence of this error");
+    if (__builtin_expect(op->err == UNO_OK, 1))
+        return UNO_OK;
+    err_set(op->err, "%s", op->text ? op->text : "no memory for the sentence of this error");
     free(op->text);
     return op->err;
 }
 
+/* Walk lock held: may a call run at once? Whatever stands against it, comm_enter or the queue says what it means. */
+static bool undisturbed(uno_comm *c)
+{
+    return !c->current && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&c->finalized, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK &&
+           atomic_load_explicit(&c->region->abort_code, memory_order_relaxed) == 0;
+}
+
+uno_err engine_enter(struct op *call)
+{
+    uno_comm *c = call->comm;
+    TRY(comm_check(c));
+    if (call->stream || group_open() || !walk_try(c))
+        return comm_enter(c);
+    /* Destroying takes the lock after it has set finalized, so it needs no other sign that somebody is inside. */
+    if ((call->walks = undisturbed(c)))
+        return UNO_OK;
+    walk_leave(c);
+    return comm_enter(c);
+}
+
+uno_err engine_leave(struct op *call, uno_err err)
+{
+    if (!call->walks)
+        return comm_leave(call->comm, err);
+    if (err != UNO_OK)
+        comm_keep_error(call->comm);
+    walk_leave(call->comm);
+    return err;
+}
+
 uno_err engine_issue(struct op *call)
 {
+    if (call->walks) {
+        run_at_once(call);
+        return result_of(call);
+    }
     if (!call->stream && !group_open()) {
-        if (!run_at_once(call)) {
-            (void)engine_queue(call); /* fails only in streams */
-            (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
-        }
+        (void)engine_queue(call); /* fails only in streams */
+        (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
         if (call->group_owns_p2p)
             free(call->p2p);
         return result_of(call);
@@ -526,9 +602,9 @@ uno_err engine_drain(uno_comm *c)
 
 bool engine_busy(uno_comm *c)
 {
-    pthread_mutex_lock(&c->walk);
+    walk_wait(c);
     bool busy = c->current || c->p2p_running || atomic_load_explicit(&c->queued, memory_order_relaxed) != 0;
-    pthread_mutex_unlock(&c->walk);
+    walk_leave(c);
     return busy;
 }
 
@@ -565,13 +641,13 @@ void engine_wait_group(struct op *first)
                 continue;
             pending = true;
             uno_comm *c = op->comm;
-            if (pthread_mutex_trylock(&c->walk) != 0)
+            if (!walk_try(c))
                 continue;
             engine_step(c, &moved);
             if (!moved && (wait.polls & 63) == 0)
                 engine_look_now(c);
             blocked = c;
-            pthread_mutex_unlock(&c->walk);
+            walk_leave(c);
         }
         if (!pending)
             return;

@@ -423,12 +423,18 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------------ */
 
-uno_err comm_enter(uno_comm *c)
+uno_err comm_check(const uno_comm *c)
 {
     if (!c || c->magic != COMM_MAGIC)
         return err_set(UNO_ERR_ARG, "comm is %s", c ? "not a communicator (destroyed?)" : "NULL");
     if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "this communicator was made before fork() and is used in a forked child; join again there");
+    return UNO_OK;
+}
+
+uno_err comm_enter(uno_comm *c)
+{
+    TRY(comm_check(c));
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
     if (atomic_load(&c->finalized)) {
         comm_release(c);

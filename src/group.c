@@ -16,7 +16,9 @@ static _Thread_local struct {
     struct join_note *joins, **last_join;
 } group;
 
-bool group_open(void)
+_Atomic int groups_open;
+
+bool group_open_here(void)
 {
     return group.depth > 0;
 }
@@ -24,6 +26,7 @@ bool group_open(void)
 uno_err uno_group_start(void)
 {
     if (group.depth++ == 0) {
+        atomic_fetch_add_explicit(&groups_open, 1, memory_order_relaxed);
         group.first = NULL;
         group.last = &group.first;
         group.joins = NULL;
@@ -123,6 +126,7 @@ uno_err uno_group_end(void)
         return err_set(UNO_ERR_USAGE, "uno_group_end without uno_group_start");
     if (--group.depth > 0)
         return UNO_OK;
+    atomic_fetch_sub_explicit(&groups_open, 1, memory_order_relaxed);
     struct op *first = group.first;
     struct join_note *joins = group.joins;
     group.first = NULL;

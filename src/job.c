@@ -11,17 +11,12 @@
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct job *jobs;
-static _Atomic uint32_t forks; /* written in the child of a fork only, where there is one thread */
-
-uint32_t fork_generation(void)
-{
-    return atomic_load_explicit(&forks, memory_order_relaxed);
-}
+_Atomic uint32_t process_forks;
 
 /* In the child nothing of the parent's jobs may be used: sockets are closed, so that the parent's death is still seen. */
 static void in_child(void)
 {
-    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&process_forks, 1, memory_order_relaxed);
     pthread_mutex_init(&list_lock, NULL); /* another thread may have held it */
     engine_forked();
     streams_forked();
@@ -48,11 +43,11 @@ static void say_goodbye(struct job *j)
 static void wait_seen(struct job *j, uint64_t deadline_ns)
 {
     for (uno_comm *c = j->comms; c; c = c->next_in_job) {
-        if (!atomic_load_explicit(&c->ready, memory_order_acquire) || pthread_mutex_trylock(&c->walk) != 0)
+        if (!atomic_load_explicit(&c->ready, memory_order_acquire) || !walk_try(c))
             continue; /* somebody is still inside: nothing it does can be waited for */
         while (!engine_seen(c) && clock_ns() < deadline_ns)
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        pthread_mutex_unlock(&c->walk);
+        walk_leave(c);
     }
 }
 

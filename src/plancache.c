@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plancache.c - request -> compiled program, kept. A communicator repeats few requests, so a small table with the oldest
- * entry thrown out is enough. The walk lock protects it.
+ * entry thrown out is enough. The walk lock protects it. Calls that repeat the last request (comm->last) do not come here.
  */
 #include "comm.h"
 
@@ -12,8 +12,8 @@
 #define WAYS 4
 
 struct key { int coll, type, op, root; size_t count; id128 arrays; };
-struct entry { struct key key; struct exec_program *program; uint64_t hash, used; };
-struct plancache { uint64_t clock; struct entry *last; struct entry entries[ENTRIES]; };
+struct entry { struct key key; struct cached cached; uint64_t used; };
+struct plancache { uint64_t clock; struct entry entries[ENTRIES]; };
 
 uno_err plancache_new(struct plancache **cache)
 {
@@ -26,7 +26,7 @@ void plancache_free(struct plancache *c)
     if (!c)
         return;
     for (int i = 0; i < ENTRIES; i++)
-        exec_program_free(c->entries[i].program);
+        exec_program_free(c->entries[i].cached.program);
     free(c);
 }
 
@@ -64,13 +64,6 @@ static struct key key_of(const uno_comm *comm, const struct request *req, const 
     return k;
 }
 
-/* The same request as the last one, seen without making its key. */
-static inline bool repeats(const struct key *k, const struct request *req)
-{
-    return k->coll == (int)req->coll && k->type == (int)req->type && k->count == req->count && !req->counts &&
-           (k->op == req->op || !reduces(req->coll)) && (k->root == req->root || !rooted(req->coll));
-}
-
 /* What every rank must agree on: the call and the choice. All-to-all-v's counts differ by rank and are checked per pair. */
 static uint64_t agreement(const struct key *k, const struct request *req, const struct choice *choice)
 {
@@ -96,41 +89,37 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
                              .tile_bytes = choice.tile_bytes, .scratch_tiles = choice.scratch_tiles};
     struct exec_program *program;
     TRY(exec_compile(&comm->env, &ec, &plain, recv_req, &program));
-    exec_program_free(e->program);
-    *e = (struct entry){.key = *key, .program = program, .hash = agreement(key, req, &choice)};
+    exec_program_free(e->cached.program);
+    size_t elem = uno_type_bytes(req->type), align = req->type == UNO_COMPLEX64 || req->type == UNO_COMPLEX128 ? elem / 2 : elem;
+    *e = (struct entry){.key = *key, .cached = {.req = plain, .program = program, .run_bytes = exec_op_bytes(program),
+                                                .small = exec_program_small(program), .hash = agreement(key, req, &choice),
+                                                .misaligned = align - 1}};
+    if (!req->counts)
+        e->cached.extents = call_extents(comm, req);
+    if (key->op >= UNO_OP_DYNAMIC)
+        e->cached.req.op = -1; /* stands for many operations, each with a scalar: no call just repeats it */
     return UNO_OK;
 }
 
-uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, struct cached *found)
+uno_err plancache_get(uno_comm *comm, const struct request *req, const struct request *recv_req, const struct cached **found)
 {
     struct plancache *c = comm->cache;
-    struct entry *e = c->last;
-    if (e && repeats(&e->key, req)) {
-        found->program = e->program;
-        found->hash = e->hash;
-        return UNO_OK;
-    }
     struct key key = key_of(comm, req, recv_req);
-    if (!e || memcmp(&e->key, &key, sizeof key) != 0) {
-        uint64_t h = hash_mix(hash_mix((uint64_t)key.coll << 32 | (uint64_t)key.type << 16 | (uint64_t)key.op, key.count),
-                              (uint64_t)key.root ^ key.arrays.lo);
-        struct entry *set = &c->entries[h % (ENTRIES / WAYS) * WAYS], *oldest = set;
-        e = NULL;
-        for (int i = 0; i < WAYS && !e; i++) {
-            if (set[i].program && memcmp(&set[i].key, &key, sizeof key) == 0)
-                e = &set[i];
-            else if (set[i].used < oldest->used)
-                oldest = &set[i];
-        }
-        if (!e) {
-            c->last = NULL;
-            TRY(compile(comm, &key, req, recv_req, oldest));
-            e = oldest;
-        }
-        c->last = e;
+    uint64_t h = hash_mix(hash_mix((uint64_t)key.coll << 32 | (uint64_t)key.type << 16 | (uint64_t)key.op, key.count),
+                          (uint64_t)key.root ^ key.arrays.lo);
+    struct entry *set = &c->entries[h % (ENTRIES / WAYS) * WAYS], *oldest = set, *e = NULL;
+    for (int i = 0; i < WAYS && !e; i++) {
+        if (set[i].cached.program && memcmp(&set[i].key, &key, sizeof key) == 0)
+            e = &set[i];
+        else if (set[i].used < oldest->used)
+            oldest = &set[i];
+    }
+    if (!e) {
+        comm->last = NULL;
+        TRY(compile(comm, &key, req, recv_req, oldest));
+        e = oldest;
     }
     e->used = ++c->clock;
-    found->program = e->program;
-    found->hash = e->hash;
+    *found = comm->last = &e->cached;
     return UNO_OK;
 }

@@ -32,7 +32,7 @@ static void progress_round(struct snapshot *all, bool *moved, bool *busy, bool l
     }
     for (size_t i = 0; i < n; i++) {
         uno_comm *c = all->comms[i];
-        if (pthread_mutex_trylock(&c->walk) != 0) {
+        if (!walk_try(c)) {
             *busy = true; /* its holder moves it; come back */
         } else {
             engine_step(c, moved);
@@ -41,7 +41,7 @@ static void progress_round(struct snapshot *all, bool *moved, bool *busy, bool l
                 if (look)
                     engine_look_now(c);
             }
-            pthread_mutex_unlock(&c->walk);
+            walk_leave(c);
         }
         comm_release(c);
     }

@@ -53,9 +53,9 @@ static void unlist(struct uno_request *r)
 
 void requests_orphan(uno_comm *c)
 {
-    pthread_mutex_lock(&c->walk);
+    walk_wait(c);
     p2p_abandon(c->p2p);
-    pthread_mutex_unlock(&c->walk);
+    walk_leave(c);
     pthread_mutex_lock(&c->issue);
     for (struct uno_request *r = c->requests; r; r = r->next)
         r->comm = NULL;
@@ -80,12 +80,12 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
         return err;
     }
     enlist(r);
-    if (pthread_mutex_trylock(&comm->walk) == 0) { /* start it now, unless somebody is moving things anyway */
+    if (walk_try(comm)) { /* start it now, unless somebody is moving things anyway */
         bool moved = false;
         engine_step(comm, &moved);
         if (p2p_owes(comm->p2p))
             engine_kick();
-        pthread_mutex_unlock(&comm->walk);
+        walk_leave(comm);
     }
     *request = r;
     return UNO_OK;
@@ -136,13 +136,13 @@ uno_err uno_test(uno_request **request, uno_status *status)
     uno_comm *c = (*request)->comm;
     if (!c)
         return release(request, status);
-    if (!p2p_done(&(*request)->p2p) && pthread_mutex_trylock(&c->walk) == 0) {
+    if (!p2p_done(&(*request)->p2p) && walk_try(c)) {
         bool moved = false;
         if (c->env.proc)
             net_progress(c->env.proc);
         engine_step(c, &moved);
         engine_look_now(c);
-        pthread_mutex_unlock(&c->walk);
+        walk_leave(c);
     }
     if (!p2p_done(&(*request)->p2p)) {
         comm_release(c);

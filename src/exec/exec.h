@@ -88,7 +88,8 @@ struct exec_op {                      /* zero-initialised by exec_start; may liv
     const struct exec_program *program;
     struct exec_env *env;
     const char *base[4];              /* by enum plan_buf: in, out, scratch */
-    uint32_t number, signature;
+    uint32_t number, signature;   /* set by exec_op_name */
+    uint64_t flag;                /* of the small target's lines */
     uint64_t deadline_ns;
     const void *scalar;               /* premulsum: one element; NULL otherwise */
     bool lending;                 /* messages may stay where they are */
@@ -96,6 +97,13 @@ struct exec_op {                      /* zero-initialised by exec_start; may liv
     /* where it is */
     struct exec_lane_state lane[1];   /* tiled: program's lanes, see exec_op_bytes */
 };
+/* flag is stored whole: read as a whole out of two halves just stored, it would hold the processor up. */
+static inline void exec_op_name(struct exec_op *op, uint32_t number, uint32_t signature)
+{
+    op->number = number;
+    op->signature = signature;
+    op->flag = net_flag(number, signature);
+}
 size_t exec_op_bytes(const struct exec_program *program);
 /* Begin; the ledger event is already written. Shapes the ends. in/out as the caller gave them. */
 uno_err exec_start(struct exec_op *op);
@@ -117,6 +125,22 @@ void exec_wait_configure(double spin_s);
 /* After a poll that moved nothing: spin, yield or sleep a little; then the caller polls once more. Sleeping takes two calls:
  * the first announces it, so that the poll between them is the last look. Returns what env->look found. */
 uno_err exec_pause(struct exec_env *env, struct exec_wait *wait, uint32_t number, uint64_t deadline_ns, bool may_sleep);
+/* Counts how a wait ended. For who polls without exec_pause: EXEC_SPUN. */
+#define EXEC_SPUN 0
+static inline void exec_wait_count(struct exec_env *env, int how)
+{
+    /* one writer (the walk lock's holder); relaxed: readers want a number, not an order */
+    atomic_store_explicit(&env->waits[how], atomic_load_explicit(&env->waits[how], memory_order_relaxed) + 1, memory_order_relaxed);
+}
+/* Between two polls: without it the processor runs ahead and has to take back what it read too early. */
+static inline void exec_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
 /* After a poll that moved something, and when the wait is over: counts how it ended. */
 void exec_wait_end(struct exec_env *env, struct exec_wait *wait);
 static inline void exec_wait_reset(struct exec_env *env, struct exec_wait *wait)

@@ -95,5 +95,6 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *program);
 void small_start(struct exec_op *op);
 uno_err small_poll(struct exec_op *op, bool *moved);
 int small_blame(const struct exec_op *op);
+void small_progress(const struct exec_op *op, struct exec_progress *progress);
 
 #endif

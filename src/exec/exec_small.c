@@ -20,9 +20,11 @@ struct small_source {
     size_t to;
 };
 
+#define MOST_OPERANDS 16 /* that are reduced where they lie */
+
 /* What one rank does in a small operation, whatever its number: the same in every call of one request. */
 struct small_record {
-    enum { SMALL_NOTHING, SMALL_REDUCE, SMALL_COLLECT } then; /* when all lines are here */
+    enum { SMALL_NOTHING, SMALL_REDUCE, SMALL_REDUCE_GATHERED, SMALL_COLLECT } then; /* when all lines are here */
     bool writes;              /* write_bytes 0: an empty line */
     bool keeps_own;           /* collect: the own block goes to own_to */
     bool everyone;            /* all other ranks are sources */
@@ -109,6 +111,8 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
     r->first = (uint32_t)(off / NET_LINE_PAYLOAD);
     r->within = off % NET_LINE_PAYLOAD;
     r->last = r->bytes ? (uint32_t)((off + r->bytes - 1) / NET_LINE_PAYLOAD) : r->first;
+    if (r->then == SMALL_REDUCE && (r->first != r->last || n > MOST_OPERANDS))
+        r->then = SMALL_REDUCE_GATHERED;
     r->divide = (struct reduce_scale){.scaled_operand = -1, .divide_by = (uint32_t)n};
     r->average = p->op == UNO_AVG ? &r->divide : NULL;
     bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
@@ -161,41 +165,42 @@ static inline bool entry_free(struct exec_env *env, uint32_t number)
     return __builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1) || entry_free_slow(env, number);
 }
 
+static inline struct net_line *lines_of(const struct exec_op *op, struct net_entry *ring)
+{
+    return ring[op->number % NET_RING_ENTRIES].line;
+}
+
+/* The length of a whole line is known to the compiler. */
 static inline void copy_line(void *to, const void *from, size_t bytes)
 {
     if (bytes == NET_LINE_PAYLOAD)
-        memcpy(to, from, NET_LINE_PAYLOAD); /* inline, as its length is known here */
-    else
+        memcpy(to, from, NET_LINE_PAYLOAD);
+    else if (bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else if (bytes)
         memcpy(to, from, bytes);
 }
 
-static inline struct net_entry *entry_of(const struct exec_op *op, struct net_entry *ring)
+static void write_entry(const struct exec_op *op, const struct small_record *r, const char *from)
 {
-    return &ring[op->number % NET_RING_ENTRIES];
-}
-
-static void write_entry(struct exec_op *op, const struct small_record *r, const void *data)
-{
-    struct net_line *line = entry_of(op, r->ring)->line;
-    uint64_t flag = net_flag(op->number, op->signature);
-    const char *from = data ? data : ""; /* nothing to send may be NULL, with which no arithmetic is legal */
+    struct net_line *line = lines_of(op, r->ring);
     size_t left = r->write_bytes;
-    do {
+    for (;; line++) {
         size_t n = MIN(left, (size_t)NET_LINE_PAYLOAD);
         copy_line(line->payload, from, n);
         /* release: the payload first; pairs with the acquire in lines_arrived */
-        atomic_store_explicit(&line->flag, flag, memory_order_release);
+        atomic_store_explicit(&line->flag, op->flag, memory_order_release);
+        if ((left -= n) == 0)
+            break;
         from += n;
-        left -= n;
-        line++;
-    } while (left);
+    }
     for (int q = 0; q < op->env->size; q++)
         if (q != op->env->rank)
             net_ring_region(op->env->regions[q]);
 }
 
 /* Under premulsum every contribution enters the lines already scaled. */
-static void write_scaled(struct exec_op *op, const struct small_record *r)
+static void write_scaled(const struct exec_op *op, const struct small_record *r)
 {
     const struct exec_program *p = op->program;
     char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD];
@@ -208,20 +213,20 @@ static void write_scaled(struct exec_op *op, const struct small_record *r)
 
 static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, struct net_entry *ring)
 {
-    const struct net_line *line = entry_of(op, ring)->line;
+    const struct net_line *line = lines_of(op, ring);
     for (uint32_t i = r->first; i <= r->last; i++) {
         uint64_t flag = atomic_load_explicit(&line[i].flag, memory_order_acquire); /* pairs with the release in write_entry */
-        if (__builtin_expect(flag != net_flag(op->number, op->signature), 0))
+        if (flag != op->flag)
             return (uint32_t)flag == op->number ? NET_MISMATCH : NET_NOT_YET;
     }
     return NET_ARRIVED;
 }
 
-/* This rank's block of an entry, out of several lines. */
-static void gather(const struct small_record *r, const struct net_entry *e, char *to)
+/* This rank's block out of the lines of an entry. */
+static void gather(const struct small_record *r, const struct net_line *line, char *to)
 {
     size_t within = r->within, left = r->bytes;
-    for (const struct net_line *line = &e->line[r->first]; left; line++) {
+    for (line += r->first; left; line++) {
         size_t n = MIN(left, NET_LINE_PAYLOAD - within);
         copy_line(to, line->payload + within, n);
         to += n;
@@ -235,7 +240,7 @@ static const char *own_block(const struct exec_op *op, const struct small_record
     return op->base[PLAN_IN] + r->own_off;
 }
 
-static void reduce_operands(const struct exec_op *op, const struct small_record *r, const void **operands)
+static inline void reduce_operands(const struct exec_op *op, const struct small_record *r, const void **operands)
 {
     if (!op->scalar)
         operands[op->env->rank] = own_block(op, r);
@@ -245,11 +250,11 @@ static void reduce_operands(const struct exec_op *op, const struct small_record 
 /* Blocks within one line are operands where they lie. */
 static void reduce_lines(const struct exec_op *op, const struct small_record *r)
 {
-    const void *operands[op->env->size];
+    const void *operands[MOST_OPERANDS];
     if (op->scalar)
-        operands[op->env->rank] = entry_of(op, r->ring)->line[r->first].payload + r->within;
+        operands[op->env->rank] = lines_of(op, r->ring)[r->first].payload + r->within;
     for (int i = 0; i < r->nsources; i++)
-        operands[r->source[i].rank] = entry_of(op, r->source[i].ring)->line[r->first].payload + r->within;
+        operands[r->source[i].rank] = lines_of(op, r->source[i].ring)[r->first].payload + r->within;
     reduce_operands(op, r, operands);
 }
 
@@ -260,9 +265,9 @@ static void reduce_gathered(const struct exec_op *op, const struct small_record 
     for (int q = 0; q < op->env->size; q++)
         operands[q] = blocks[q];
     if (op->scalar)
-        gather(r, entry_of(op, r->ring), blocks[op->env->rank]);
+        gather(r, lines_of(op, r->ring), blocks[op->env->rank]);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, entry_of(op, r->source[i].ring), blocks[r->source[i].rank]);
+        gather(r, lines_of(op, r->source[i].ring), blocks[r->source[i].rank]);
     reduce_operands(op, r, operands);
 }
 
@@ -272,7 +277,7 @@ static void collect(const struct exec_op *op, const struct small_record *r)
     if (r->keeps_own && out + r->own_to != own_block(op, r))
         memmove(out + r->own_to, own_block(op, r), r->bytes);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, entry_of(op, r->source[i].ring), out + r->source[i].to);
+        gather(r, lines_of(op, r->source[i].ring), out + r->source[i].to);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------ */
@@ -295,6 +300,18 @@ static bool write_own(struct exec_op *op, const struct small_record *r)
     return true;
 }
 
+static void finish(struct exec_op *op, const struct small_record *r)
+{
+    if (r->everyone)
+        op->env->ring_limit = op->number + NET_RING_ENTRIES - 1; /* their flags say that they have started it */
+    switch (r->then) {
+    case SMALL_NOTHING: break;
+    case SMALL_REDUCE: reduce_lines(op, r); break;
+    case SMALL_REDUCE_GATHERED: reduce_gathered(op, r); break;
+    case SMALL_COLLECT: collect(op, r); break;
+    }
+}
+
 uno_err small_poll(struct exec_op *op, bool *moved)
 {
     const struct small_record *r = op->program->small;
@@ -314,15 +331,18 @@ uno_err small_poll(struct exec_op *op, bool *moved)
             return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", s->rank, op->number, op->env->rank);
         *moved = true;
     }
-    if (r->everyone)
-        op->env->ring_limit = op->number + NET_RING_ENTRIES - 1; /* their flags say that they have started it */
-    if (r->then == SMALL_COLLECT)
-        collect(op, r);
-    else if (r->then == SMALL_REDUCE && r->first == r->last)
-        reduce_lines(op, r);
-    else if (r->then == SMALL_REDUCE)
-        reduce_gathered(op, r);
+    finish(op, r);
     return UNO_OK;
+}
+
+/* The own entry, then one of every source. */
+void small_progress(const struct exec_op *op, struct exec_progress *progress)
+{
+    const struct exec_program *p = op->program;
+    progress->step = op->lane[0].tile + op->lane[0].at;
+    progress->steps = (uint64_t)p->small->nsources + 1;
+    progress->bytes = op->lane[0].tile * p->block_bytes;
+    progress->bytes_all = p->block_bytes;
 }
 
 int small_blame(const struct exec_op *op)

@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-enum { SPIN = 0, YIELD = 1, ARMED = 2 };
+enum { SPIN = EXEC_SPUN, YIELD, ARMED };
 
 #define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
 #define DOZE_FIRST_US 200
@@ -21,21 +21,6 @@ void exec_wait_configure(double spin_s)
 {
     if (spin_s >= 0)
         spin_ns = (uint64_t)(spin_s * 1e9);
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
-static void count(struct exec_env *env, int how)
-{
-    /* one writer (the walk lock's holder); relaxed: readers want a number, not an order */
-    atomic_store_explicit(&env->waits[how], atomic_load_explicit(&env->waits[how], memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 static void next_stage(struct exec_wait *w, int stage, uint64_t end_ns)
@@ -64,7 +49,7 @@ uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, u
     if (env->proc && (w->polls & 3) == 0 && net_progress(env->proc))
         return UNO_OK;
     if (w->stage == SPIN) {
-        relax();
+        exec_relax();
         if (w->polls % 64)
             return UNO_OK;
         uint64_t now = clock_ns();
@@ -92,7 +77,7 @@ uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, u
 
 void exec_wait_end(struct exec_env *env, struct exec_wait *w)
 {
-    count(env, w->stage);
+    exec_wait_count(env, w->stage);
     if (w->stage == ARMED)
         net_doze_end(env->region);
     *w = (struct exec_wait){0};

@@ -246,13 +246,9 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
     return FIRED;
 }
 
-uno_err exec_start(struct exec_op *op)
+static __attribute__((noinline)) uno_err tiled_start(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
-    if (p->small) {
-        small_start(op);
-        return UNO_OK;
-    }
     memset(op->lane, 0, (p->nlanes + 1) * sizeof op->lane[0]);
     struct exec_env *env = op->env;
     net_comm_begin(env->net);
@@ -273,6 +269,14 @@ uno_err exec_start(struct exec_op *op)
     return UNO_OK;
 }
 
+uno_err exec_start(struct exec_op *op)
+{
+    if (!op->program->small)
+        return tiled_start(op);
+    small_start(op);
+    return UNO_OK;
+}
+
 static uno_err failure(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
@@ -285,11 +289,9 @@ static uno_err failure(struct exec_op *op)
     return err != UNO_OK ? err : UNO_ERR_MISMATCH;
 }
 
-uno_err exec_poll(struct exec_op *op, bool *moved)
+static __attribute__((noinline)) uno_err tiled_poll(struct exec_op *op, bool *moved)
 {
     const struct exec_program *p = op->program;
-    if (p->small)
-        return small_poll(op, moved);
     bool done = true;
     for (uint32_t l = 0; l < p->nlanes; l++) {
         enum fired r = walk_lane(op, l, moved);
@@ -304,6 +306,11 @@ uno_err exec_poll(struct exec_op *op, bool *moved)
     for (uint32_t i = 0; done && i < p->nsends; i++)
         done = !net_loans_out(p->sends[i]);
     return done ? UNO_OK : UNO_ERR_IN_PROGRESS;
+}
+
+uno_err exec_poll(struct exec_op *op, bool *moved)
+{
+    return op->program->small ? small_poll(op, moved) : tiled_poll(op, moved);
 }
 
 void exec_cancel(struct exec_op *op)
@@ -329,11 +336,8 @@ void exec_progress(const struct exec_op *op, struct exec_progress *progress)
 {
     const struct exec_program *p = op->program;
     *progress = (struct exec_progress){0};
-    if (p->small) { /* the own entry, then one of every rank */
-        progress->step = op->lane[0].tile + op->lane[0].at;
-        progress->steps = (uint64_t)op->env->size + 1;
-        progress->bytes = op->lane[0].tile * p->block_bytes;
-        progress->bytes_all = p->block_bytes;
+    if (p->small) {
+        small_progress(op, progress);
         return;
     }
     for (uint32_t l = 0; l < p->nlanes; l++) {

@@ -314,8 +314,16 @@ void net_doze(struct net_region *own, uint32_t bell, uint64_t timeout_ns);
 void net_doze_end(struct net_region *own);
 /* Once a process: lets other processes' net_doze_begin order their sleep against our stores. */
 void net_doze_register(void);
-/* Wake the sleeper of a region (any thread). */
-void net_ring_region(struct net_region *r);
+void net_ring_sleeper(struct net_region *r);
+/* Wake the sleeper of a region, if there is one (any thread). No fence between the store that is announced and this load: the
+ * sleeper makes every process pass a barrier after it has said that it sleeps and before it looks once more (net_doze_begin). So
+ * either this load sees it, or it sees the store. Only the compiler must keep the two in order. tests/models/doze.pml checks it. */
+static inline void net_ring_region(struct net_region *r)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(atomic_load_explicit(&r->sleeping, memory_order_relaxed) != 0, 0))
+        net_ring_sleeper(r);
+}
 
 /* ---- the process, TCP (net_tcp*.c) ------------------------------------------------------------------------------- */
 /* One net_proc per joined job and process: its listening socket and its links. */

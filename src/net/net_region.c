@@ -66,14 +66,8 @@ bool net_region_check(const struct net_region *r, int size)
            r->offset_places == want.offset_places && r->offset_segments == want.offset_segments;
 }
 
-void net_ring_region(struct net_region *r)
+void net_ring_sleeper(struct net_region *r)
 {
-    /* No fence between the store that is announced and this load: the sleeper makes every process pass a barrier after it has
-     * said that it sleeps and before it looks once more (net_doze_begin). So either this load sees it, or it sees the store.
-     * Only the compiler must keep the two in order. tests/models/doze.pml checks it. */
-    atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(&r->sleeping, memory_order_relaxed) == 0, 1))
-        return;
     atomic_fetch_add_explicit(&r->bell, 1, memory_order_release); /* pairs with the acquire in net_doze_begin */
     syscall(SYS_futex, &r->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

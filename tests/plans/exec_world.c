@@ -100,8 +100,7 @@ static uno_err begin(struct world *w, const struct world_call *call, int r, uint
     me->op->env = &me->env;
     me->op->base[PLAN_IN] = call->in[r];
     me->op->base[PLAN_OUT] = call->out[r];
-    me->op->number = w->number;
-    me->op->signature = (uint32_t)hash_mix(w->number, 7);
+    exec_op_name(me->op, w->number, (uint32_t)hash_mix(w->number, 7));
     me->op->scalar = call->scalar ? call->scalar[r] : NULL;
     me->op->deadline_ns = deadline_ns;
     me->result = UNO_ERR_IN_PROGRESS;

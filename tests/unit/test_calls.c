@@ -514,11 +514,11 @@ static void queued_after_finalize(void **state)
     uno_stream *s;
     make(2, 5);
     assert_int_equal(uno_stream_create(&s), UNO_OK);
-    pthread_mutex_lock(&comms[0]->walk); /* nobody starts it */
+    walk_wait(comms[0]); /* nobody starts it */
     assert_int_equal(uno_all_reduce(&in, &out, 1, UNO_INT32, UNO_SUM, comms[0], s), UNO_OK);
     atomic_store(&comms[0]->finalized, 1);
     nap_ms(20);
-    pthread_mutex_unlock(&comms[0]->walk);
+    walk_leave(comms[0]);
     assert_int_equal(uno_comm_destroy(comms[0]), UNO_OK);
     assert_int_equal(uno_stream_destroy(s), UNO_ERR_ABORTED);
     assert_int_equal(uno_comm_destroy(comms[1]), UNO_OK);
