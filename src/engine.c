@@ -52,7 +52,7 @@ static uno_err find_program(uno_comm *c, const struct op *op, const struct cache
     return plancache_get(c, &op->req, &recv_req, found);
 }
 
-static uno_err grow_run(uno_comm *c, size_t bytes)
+static NOINLINE uno_err grow_run(uno_comm *c, size_t bytes)
 {
     free(c->run);
     c->run_bytes = 0;
@@ -104,7 +104,7 @@ static void end_current(uno_comm *c, uno_err err)
 }
 
 /* An operation of this communicator failed here: all ranks learn it, and everything queued fails with the same cause. */
-static void fail_current(uno_comm *c, uno_err err)
+static NOINLINE void fail_current(uno_comm *c, uno_err err)
 {
     char text[ERR_TEXT_BYTES];
     if (err == UNO_ERR_MISMATCH)
@@ -161,7 +161,7 @@ static struct op *take_request(uno_comm *c)
 }
 
 /* Point-to-point calls do not occupy the communicator: they are handed over and finish on their own. */
-static void start_p2p(uno_comm *c, struct op *op)
+static NOINLINE void start_p2p(uno_comm *c, struct op *op)
 {
     uno_err err = comm_cause(c);
     if (err != UNO_OK) {
@@ -180,7 +180,7 @@ static void start_p2p(uno_comm *c, struct op *op)
     }
 }
 
-static void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
+static NOINLINE void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
 {
     if (c->event) {
         fail_current(c, err);
@@ -326,7 +326,7 @@ void walk_wait(uno_comm *c)
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
 
 /* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline comes first. */
-static uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+static NOINLINE uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
     struct exec_wait wait = {0};
     uno_err result = UNO_OK;
@@ -496,13 +496,16 @@ static void run_at_once(struct op *op)
         net_leave(c->env.proc);
 }
 
-static uno_err result_of(struct op *op)
+static NOINLINE uno_err failed_result(struct op *op)
 {
-    if (__builtin_expect(op->err == UNO_OK, 1))
-        return UNO_OK;
     err_set(op->err, "%s", op->text ? op->text : "no memory for the sentence of this error");
     free(op->text);
     return op->err;
+}
+
+static inline uno_err result_of(struct op *op)
+{
+    return __builtin_expect(op->err == UNO_OK, 1) ? UNO_OK : failed_result(op);
 }
 
 /* Walk lock held: may a call run at once? Whatever stands against it, comm_enter or the queue says what it means. */
@@ -537,19 +540,8 @@ uno_err engine_leave(struct op *call, uno_err err)
     return err;
 }
 
-uno_err engine_issue(struct op *call)
+static uno_err issue_later(struct op *call)
 {
-    if (call->walks) {
-        run_at_once(call);
-        return result_of(call);
-    }
-    if (!call->stream && !group_open()) {
-        (void)engine_queue(call); /* fails only in streams */
-        (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
-        if (call->group_owns_p2p)
-            free(call->p2p);
-        return result_of(call);
-    }
     struct op *op;
     uno_err err = engine_copy_call(call, &op);
     if (err != UNO_OK) {
@@ -568,6 +560,25 @@ uno_err engine_issue(struct op *call)
     }
     engine_kick();
     return UNO_OK;
+}
+
+static NOINLINE uno_err issue_behind_others(struct op *call)
+{
+    if (call->stream || group_open())
+        return issue_later(call);
+    (void)engine_queue(call); /* fails only in streams */
+    (void)engine_wait(call->comm, call_done, call, UINT64_MAX);
+    if (call->group_owns_p2p)
+        free(call->p2p);
+    return result_of(call);
+}
+
+uno_err engine_issue(struct op *call)
+{
+    if (!call->walks)
+        return issue_behind_others(call);
+    run_at_once(call);
+    return result_of(call);
 }
 
 bool engine_seen(void *arg)

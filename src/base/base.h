@@ -17,6 +17,7 @@
 #define UNO_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define CACHE_LINE 64
+#define NOINLINE __attribute__((noinline)) /* seldom run: kept out of the short function that calls it */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

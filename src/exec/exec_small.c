@@ -147,7 +147,7 @@ static uint32_t operation_before(uint32_t number, uint32_t back)
     return number - back ? number - back : 1;
 }
 
-static bool entry_free_slow(struct exec_env *env, uint32_t number)
+static NOINLINE bool entry_free_slow(struct exec_env *env, uint32_t number)
 {
     /* Look first for a younger operation, so that the next looks are far apart. */
     for (uint32_t back = 5; back <= 15; back += 10) {
@@ -200,7 +200,7 @@ static void write_entry(const struct exec_op *op, const struct small_record *r, 
 }
 
 /* Under premulsum every contribution enters the lines already scaled. */
-static void write_scaled(const struct exec_op *op, const struct small_record *r)
+static NOINLINE void write_scaled(const struct exec_op *op, const struct small_record *r)
 {
     const struct exec_program *p = op->program;
     char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD];
@@ -258,7 +258,7 @@ static void reduce_lines(const struct exec_op *op, const struct small_record *r)
     reduce_operands(op, r, operands);
 }
 
-static void reduce_gathered(const struct exec_op *op, const struct small_record *r)
+static NOINLINE void reduce_gathered(const struct exec_op *op, const struct small_record *r)
 {
     const void *operands[op->env->size];
     char blocks[op->env->size][NET_ENTRY_LINES * NET_LINE_PAYLOAD];
@@ -271,7 +271,7 @@ static void reduce_gathered(const struct exec_op *op, const struct small_record 
     reduce_operands(op, r, operands);
 }
 
-static void collect(const struct exec_op *op, const struct small_record *r)
+static NOINLINE void collect(const struct exec_op *op, const struct small_record *r)
 {
     char *out = (char *)(uintptr_t)op->base[PLAN_OUT];
     if (r->keeps_own && out + r->own_to != own_block(op, r))

@@ -246,7 +246,7 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
     return FIRED;
 }
 
-static __attribute__((noinline)) uno_err tiled_start(struct exec_op *op)
+static NOINLINE uno_err tiled_start(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
     memset(op->lane, 0, (p->nlanes + 1) * sizeof op->lane[0]);
@@ -289,7 +289,7 @@ static uno_err failure(struct exec_op *op)
     return err != UNO_OK ? err : UNO_ERR_MISMATCH;
 }
 
-static __attribute__((noinline)) uno_err tiled_poll(struct exec_op *op, bool *moved)
+static NOINLINE uno_err tiled_poll(struct exec_op *op, bool *moved)
 {
     const struct exec_program *p = op->program;
     bool done = true;
