@@ -2,9 +2,9 @@
 /*
  * perf.h - the parts of `unisono perf`, in the order in which cmd_perf.c uses them:
  *   options (perf_options.c)  what is asked
- *   launch  (perf_launch.c)   ranks from the launcher, forked, or as threads; each *crew* is one thread with its ranks
+ *   launch  (perf_launch.c, perf_split.c)  ranks from the launcher, forked, or as threads; each *crew* is one thread with its ranks
  *   sweep   (perf_sweep.c, perf_buffers.c, perf_measure.c)  one crew's walk over sizes, types, operations, roots: warm up, time, check
- *   coll    (perf_coll.c)     the collectives: counts, calls, expected results, bandwidth factors
+ *   coll    (perf_coll.c, perf_pairs.c)  the collectives: counts, calls, expected results, bandwidth factors
  *   data    (perf_data.c, perf_number.c)  inputs whose exact result does not depend on order, and the comparison
  *   limit   (perf_limit.c)    what the machine allows for the same collective and size
  *   report  (perf_report.c, perf_remarks.c, perf_json.c)  nccl-tests' table, lines of our own after it, JSON
@@ -48,6 +48,8 @@ struct perf_options {
     bool shared_memory, limit, explain, explain_all, first_look; /* first_look: called without any argument */
     const char *output_file; /* -J */
     const char *json_file;   /* --json */
+    char split_op;           /* & | % /: ranks are split by their process's number; 0 = not */
+    int split_value;
     char notes[512];         /* lines "# ...\n" about options without effect */
 };
 
@@ -130,6 +132,14 @@ const struct perf_coll *perf_coll_find(const char *word);
 bool perf_job_init(struct job *j, const struct perf_coll *coll, int ranks, int type, int op, int root, uint64_t bytes);
 void perf_job_free(struct job *j);
 
+/* perf_pairs.c: alltoallv's bytes for each pair. Read the environment's wishes; false: a sentence was printed. */
+bool perf_pairs_load(const struct perf_options *o);
+bool perf_pairs_fixed(void); /* a matrix says them, whatever the size */
+/* What `from` sends to `to` when a rank has about `total` to send: whole 16 bytes. */
+size_t perf_pairs_bytes(int from, int to, int ranks, size_t total);
+struct line;
+void perf_pairs_summary(FILE *f, const struct line *l, int ranks); /* if asked for: a line for each rank */
+
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
 /* Everything that crews of one process share, and, of started processes, all of them (in memory mapped by all). */
@@ -139,9 +149,12 @@ struct launch_page;
 struct crew {
     const struct perf_options *o;
     struct launch_page *page;
-    int ranks;             /* of all crews */
-    int first, mine;       /* ranks first .. first + mine - 1 are this crew's */
+    int ranks;             /* of all crews; with a split, of this crew's group */
+    int first, mine;       /* ranks first .. first + mine - 1 of these are this crew's */
     uno_comm **comms;      /* mine */
+    int world, place;      /* all ranks, and this crew's first among them: ranks and first without a split */
+    uno_comm **all;        /* mine: communicators of all ranks; comms without a split */
+    int color, groups, least; /* of the split; least: ranks of the smallest group */
     uno_stream **streams;  /* mine; NULL entries without -y 0 */
     const char *how;       /* "4 processes started here, ..." for the first line */
 };
@@ -153,12 +166,21 @@ int perf_fail(struct crew *c, uno_err err, const char *during);
 /* The same in own words. */
 int perf_fail_text(struct crew *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Small talk over the communicator itself; collective over all crews. Return UNO_OK or the first rank's error. */
+/* Small talk; collective over all crews, of all groups. Return UNO_OK or the first rank's error. */
 uno_err perf_barrier(struct crew *c);
-/* out[r] = what rank r's crew gave for it, `bytes` each. mine: one entry for each rank of this crew. */
+/* out[r] = what rank r of all gave, `bytes` each. mine: one entry for each rank of this crew. */
 uno_err perf_gather(struct crew *c, const void *mine, size_t bytes, void *out);
 /* values[i] = the largest of all crews' values[i]. */
 uno_err perf_max(struct crew *c, double *values, size_t n);
+
+/* Collective: is the matrix one for these ranks and buffers? *status: an exit status; not 0: a sentence was printed. */
+uno_err perf_pairs_check(struct crew *c, size_t max_bytes, int *status);
+
+/* perf_split.c. Read the environment's wish; false: a sentence was printed. */
+bool perf_split_parse(struct perf_options *o);
+/* comms, ranks, first: of the crew's group. The crew is part of the process with this number. */
+uno_err perf_split(struct crew *c, int process);
+void perf_split_end(struct crew *c);
 
 /* ---- results ------------------------------------------------------------------------------------------------------ */
 
@@ -178,7 +200,7 @@ struct line {
     const char *limit_how; /* static */
     char *explained;       /* NULL = not asked */
 };
-struct rank_info { int pid, local; char host[64], processors[64]; long rss_start_kb, rss_end_kb, own_kb; }; /* own_kb: of the benchmark's buffers */
+struct rank_info { int pid, local, group; char host[64], processors[64]; long rss_start_kb, rss_end_kb, own_kb; }; /* own_kb: of the benchmark's buffers */
 
 /* Only the crew with rank 0 has one. */
 struct report {
@@ -187,7 +209,7 @@ struct report {
     FILE *json, *output;     /* --json, -J */
     bool json_is_stdout;
     struct rank_info *ranks; /* gathered by the sweep; owned here */
-    int rank_count;
+    int rank_count, group_ranks; /* of all, of the group whose table this is */
     struct line *lines;
     size_t line_count, line_cap;
     int bad_lines;           /* with a wrong value */

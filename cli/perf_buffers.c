@@ -26,8 +26,8 @@ long sweep_status_kb(const char *path, const char *field)
 /* The largest size whose buffers fit: two a rank, twice that for --limit, all ranks of this host. All crews agree. */
 uno_err sweep_max_bytes(struct sweep *s)
 {
-    int hosts = uno_comm_hosts(s->c->comms[0]);
-    double here = ceil((double)s->c->ranks / (hosts > 0 ? hosts : 1));
+    int hosts = uno_comm_hosts(s->c->all[0]);
+    double here = ceil((double)s->c->world / (hosts > 0 ? hosts : 1));
     double memory = 1024.0 * (double)sweep_status_kb("/proc/meminfo", "MemAvailable:") * 0.9;
     double each = here * 2.0 * (s->o->limit ? 2.0 : 1.0);
     double max_bytes = (double)s->o->max_bytes;
@@ -103,6 +103,6 @@ int sweep_buffers(struct sweep *s)
         ok = get_memory(s, &s->buffers[i].send) && get_memory(s, &s->buffers[i].recv);
     char size[32];
     return ok ? CLI_GOOD
-              : perf_fail_text(s->c, "rank %d: no memory for two buffers of %s; make -e smaller", s->c->first,
+              : perf_fail_text(s->c, "rank %d: no memory for two buffers of %s; make -e smaller", s->c->place,
                                out_bytes(size, sizeof size, s->buffer_bytes));
 }

@@ -310,10 +310,9 @@ const struct perf_coll *perf_coll_find(const char *word)
     return NULL;
 }
 
-/* All-to-all-v: pairs get one, two or three thirds of an even block, so that no two ranks do the same. */
 static bool init_pairs(struct job *j)
 {
-    size_t n = (size_t)j->ranks;
+    size_t n = (size_t)j->ranks, total = j->extent * j->type_bytes;
     j->sends = calloc(4 * n * n, sizeof(size_t));
     if (!j->sends)
         return false;
@@ -321,11 +320,10 @@ static bool init_pairs(struct job *j)
     j->send_at = j->recvs + n * n;
     j->recv_at = j->send_at + n * n;
     for (size_t s = 0; s < n; s++)
-        for (size_t d = 0; d < n; d++) {
-            size_t count = j->count * (1 + (s + 2 * d) % 3) / 3;
-            j->sends[s * n + d] = count;
-            j->recvs[d * n + s] = count;
-        }
+        for (size_t d = 0; d < n; d++)
+            j->sends[s * n + d] = j->recvs[d * n + s] = perf_pairs_bytes((int)s, (int)d, j->ranks, total) / j->type_bytes;
+    if (perf_pairs_fixed())
+        j->count = 0;
     size_t most = 0;
     for (size_t r = 0; r < n; r++) {
         size_t sent = 0, received = 0;

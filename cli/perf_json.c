@@ -48,7 +48,8 @@ static void write_config(const struct report *r, FILE *f)
                "    \"blocking_collectives\": %s, \"per_iter_timing\": %s, \"parallel_init\": %s,\n    \"devices\": [",
             o->warmup, o->iters, o->agg_iters, o->check, truth(o->blocking), truth(o->per_iter), truth(o->parallel_init));
     for (int i = 0; i < r->rank_count; i++) {
-        fprintf(f, "%s\n      {\"rank\": %d, \"group\": 0, \"pid\": %d, \"hostname\": ", i ? "," : "", i, r->ranks[i].pid);
+        fprintf(f, "%s\n      {\"rank\": %d, \"group\": %d, \"pid\": %d, \"hostname\": ", i ? "," : "", i, r->ranks[i].group,
+                r->ranks[i].pid);
         out_json_string(f, r->ranks[i].host);
         fprintf(f, ", \"device\": %d, \"device_hex\": \"0000:00:00\", \"device_info\": \"processors %s\"}", r->ranks[i].local,
                 r->ranks[i].processors);

@@ -58,9 +58,11 @@ int perf_fail_text(struct crew *c, const char *fmt, ...)
 int perf_fail(struct crew *c, uno_err err, const char *during)
 {
     const char *sentence = uno_last_error(NULL);
-    for (int i = 0; !*sentence && i < c->mine; i++)
-        sentence = c->comms[i] ? uno_last_error(c->comms[i]) : "";
-    return perf_fail_text(c, "rank %d: %s: %s (%s)", c->first, during, sentence, uno_err_name(err));
+    for (int i = 0; !*sentence && i < 2 * c->mine; i++) {
+        uno_comm *comm = i < c->mine ? c->comms[i] : c->all[i - c->mine];
+        sentence = comm ? uno_last_error(comm) : "";
+    }
+    return perf_fail_text(c, "rank %d: %s: %s (%s)", c->place, during, sentence, uno_err_name(err));
 }
 
 /* ---- small talk -------------------------------------------------------------------------------------------------- */
@@ -68,23 +70,23 @@ int perf_fail(struct crew *c, uno_err err, const char *during)
 uno_err perf_barrier(struct crew *c)
 {
     if (c->mine == 1)
-        return uno_barrier(c->comms[0], NULL);
+        return uno_barrier(c->all[0], NULL);
     uno_err err = uno_group_start();
     for (int i = 0; i < c->mine && err == UNO_OK; i++)
-        err = uno_barrier(c->comms[i], NULL);
+        err = uno_barrier(c->all[i], NULL);
     uno_err end = uno_group_end();
     return err != UNO_OK ? err : end;
 }
 
 uno_err perf_gather(struct crew *c, const void *mine, size_t bytes, void *out)
 {
-    size_t all = bytes * (size_t)c->ranks;
+    size_t all = bytes * (size_t)c->world;
     char *copies = malloc(all * (size_t)c->mine); /* each rank receives for itself */
     if (!copies)
         return UNO_ERR_MEMORY;
     uno_err err = uno_group_start();
     for (int i = 0; i < c->mine && err == UNO_OK; i++)
-        err = uno_all_gather((const char *)mine + bytes * (size_t)i, copies + all * (size_t)i, bytes, UNO_UINT8, c->comms[i],
+        err = uno_all_gather((const char *)mine + bytes * (size_t)i, copies + all * (size_t)i, bytes, UNO_UINT8, c->all[i],
                              NULL);
     uno_err end = uno_group_end();
     err = err != UNO_OK ? err : end;
@@ -101,7 +103,7 @@ uno_err perf_max(struct crew *c, double *values, size_t n)
         return UNO_ERR_MEMORY;
     uno_err err = uno_group_start();
     for (int i = 0; i < c->mine && err == UNO_OK; i++)
-        err = uno_all_reduce(values, copies + n * (size_t)i, n, UNO_FLOAT64, UNO_MAX, c->comms[i], NULL);
+        err = uno_all_reduce(values, copies + n * (size_t)i, n, UNO_FLOAT64, UNO_MAX, c->all[i], NULL);
     uno_err end = uno_group_end();
     err = err != UNO_OK ? err : end;
     if (err == UNO_OK)
@@ -139,6 +141,7 @@ struct hand { /* one thread of this process */
     struct crew crew;
     int (*work)(struct crew *);
     int status, bind_index; /* bind_index -1: not bound */
+    int ranks_a_process;
     bool joins;             /* makes its own communicators (-p 1) */
     pthread_t thread;
 };
@@ -188,11 +191,16 @@ static void *hand_main(void *arg)
         bind_to(h->bind_index);
     if (h->joins)
         err = join_ranks(&h->crew, &h->crew.page->id);
+    if (err == UNO_OK)
+        err = perf_split(&h->crew, h->crew.place / h->ranks_a_process);
     h->status = err == UNO_OK ? work_with_streams(h) : perf_fail(&h->crew, err, "joining");
-    if (h->status != CLI_GOOD) /* others may wait for us: let them go */
-        for (int i = 0; i < h->crew.mine; i++)
-            if (h->status == CLI_ERROR && h->crew.comms[i])
-                uno_comm_abort(h->crew.comms[i]);
+    for (int i = 0; h->status == CLI_ERROR && i < h->crew.mine; i++) { /* others may wait for us: let them go */
+        if (h->crew.comms[i])
+            uno_comm_abort(h->crew.comms[i]);
+        if (h->crew.all != h->crew.comms && h->crew.all[i])
+            uno_comm_abort(h->crew.all[i]);
+    }
+    perf_split_end(&h->crew);
     return NULL;
 }
 
@@ -239,8 +247,9 @@ static int run_process(const struct perf_options *o, struct launch_page *page, i
     if (hands && streams) {
         for (int t = 0; t < threads; t++)
             hands[t] = (struct hand){.crew = {.o = o, .page = page, .ranks = ranks, .first = first + t * each, .mine = each,
-                                              .comms = comms + t * each, .streams = streams + t * each, .how = how},
-                                     .work = work, .joins = joins, .bind_index = bind ? t : -1};
+                                              .comms = comms + t * each, .streams = streams + t * each, .how = how,
+                                              .world = ranks, .place = first + t * each, .all = comms + t * each},
+                                     .work = work, .joins = joins, .ranks_a_process = mine, .bind_index = bind ? t : -1};
         status = run_hands(hands, threads);
     } else {
         status = out_error("perf", "no memory for %d threads", threads);

@@ -170,16 +170,16 @@ uno_err sweep_time(struct sweep *s, const struct job *j, int half, struct half *
     TRY(wait_streams(s));
     TRY(perf_barrier(s->c));
     TRY(timed_loop(s, j, half, &own[0], &own[1]));
-    double (*all)[2] = calloc((size_t)s->c->ranks + (size_t)s->c->mine, sizeof *all);
+    double (*all)[2] = calloc((size_t)s->c->world + (size_t)s->c->mine, sizeof *all);
     if (!all)
         return UNO_ERR_MEMORY;
-    double (*mine)[2] = all + s->c->ranks;
+    double (*mine)[2] = all + s->c->world;
     for (int i = 0; i < s->c->mine; i++)
         memcpy(mine[i], own, sizeof own);
     uno_err err = perf_gather(s->c, mine, sizeof own, all);
-    double seconds = combine(s->o->average, (const double (*)[2])all, s->c->ranks, 0) / calls;
+    double seconds = combine(s->o->average, (const double (*)[2])all, s->c->world, 0) / calls;
     h->time_us = seconds * 1e6;
-    h->cpu_us = combine(s->o->average, (const double (*)[2])all, s->c->ranks, 1) / calls * 1e6;
+    h->cpu_us = combine(s->o->average, (const double (*)[2])all, s->c->world, 1) / calls * 1e6;
     h->alg_bw = j->coll->moved(j) / seconds / 1e9;
     h->bus_bw = h->alg_bw * j->coll->bus_factor(j);
     free(all);
@@ -220,7 +220,7 @@ static uint64_t count_wrong(const struct sweep *s, const struct job *j, int half
 
 uno_err sweep_check(struct sweep *s, const struct job *j, int half, struct half *h)
 {
-    int64_t *all = calloc((size_t)s->c->ranks + (size_t)s->c->mine, sizeof *all), *mine = all + s->c->ranks;
+    int64_t *all = calloc((size_t)s->c->world + (size_t)s->c->mine, sizeof *all), *mine = all + s->c->world;
     if (!all)
         return UNO_ERR_MEMORY;
     uno_err err = UNO_OK;
@@ -239,7 +239,7 @@ uno_err sweep_check(struct sweep *s, const struct job *j, int half, struct half 
     if (err == UNO_OK)
         err = perf_gather(s->c, mine, sizeof *mine, all);
     h->wrong = 0;
-    for (int r = 0; r < s->c->ranks; r++)
+    for (int r = 0; r < s->c->world; r++)
         h->wrong += all[r];
     free(all);
     return err;

@@ -343,11 +343,8 @@ enum options_answer perf_options_parse(int argc, char **argv, struct perf_option
         if (!parse_option(id, optarg, o))
             return OPTIONS_BAD;
     }
-    if (!choose_coll(o, argv[0], argc - optind, argv + optind) || !check_together(o))
+    if (!choose_coll(o, argv[0], argc - optind, argv + optind) || !check_together(o) || !perf_split_parse(o) ||
+        (o->coll == perf_coll_find("alltoallv") && !perf_pairs_load(o)))
         return OPTIONS_BAD;
-    if (getenv("NCCL_TESTS_ALLTOALLV_MATRIX_FILE") && o->coll == perf_coll_find("alltoallv")) {
-        size_t n = strlen(o->notes);
-        snprintf(o->notes + n, sizeof o->notes - n, "# NCCL_TESTS_ALLTOALLV_MATRIX_FILE is not read here\n");
-    }
     return OPTIONS_RUN;
 }

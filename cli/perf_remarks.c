@@ -174,6 +174,8 @@ static void print_memory(struct report *r)
 
 void report_remarks(struct report *r)
 {
+    for (size_t i = 0; i < r->line_count && r->o->coll->explains == UNO_ALL_TO_ALL_V; i++)
+        perf_pairs_summary(r->table, &r->lines[i], r->group_ranks);
     if (r->o->percentiles)
         print_percentiles(r);
     if (r->o->limit)

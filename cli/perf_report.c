@@ -62,6 +62,7 @@ static FILE *open_new(const char *name)
 bool report_open(struct report *r, struct crew *c)
 {
     r->o = c->o;
+    r->group_ranks = c->ranks;
     r->table = stdout;
     r->started = perf_now();
     if (c->o->json_file && strcmp(c->o->json_file, "-") == 0) {
@@ -152,6 +153,12 @@ static void print_run(const struct report *r, const struct crew *c, size_t max_b
     fprintf(f, "# ranks: %s; %s; %s memory; %s buffers\n", c->how,
             o->use_stream ? "calls queued on streams" : "calls return when done", o->shared_memory ? "shared" : "ordinary",
             o->buffers == BUFFERS_COLD ? "cold" : o->buffers == BUFFERS_WARM ? "the same" : "shifted");
+    if (c->groups > 1)
+        fprintf(f, "# split: %d groups run at the same time; the table is that of group %d, %d ranks; times and wrong elements are of all\n",
+                c->groups, c->color, c->ranks);
+    else if (o->split_op)
+        fprintf(f, "# split: one group, since %s\n", c->world == (o->threads ? o->threads : 1) * (o->per_thread ? o->per_thread : 1)
+                ? "processes are split, and these ranks are threads of one" : "all processes have one colour");
     if (o->coll->exchanges)
         fprintf(f, "# %s has no in-place form: the second half of a line repeats the first with the two buffers exchanged\n",
                 o->coll->name);
@@ -171,7 +178,8 @@ void report_header(struct report *r, const struct crew *c, size_t max_bytes)
     print_run(r, c, max_bytes);
     fprintf(f, "# Using devices\n");
     for (int i = 0; i < r->rank_count; i++)
-        fprintf(f, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [0000:00:00] processors %s\n", i, 0, r->ranks[i].pid,
+        fprintf(f, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [0000:00:00] processors %s\n", i, r->ranks[i].group,
+                r->ranks[i].pid,
                 r->ranks[i].host, r->ranks[i].local, r->ranks[i].processors);
     int pad = o->stamps ? 19 : 0;
     const char *stamp = o->stamps ? "timestamp" : "", *stamp_format = o->stamps ? "%Y-%m-%d %H:%M:%S" : "";

@@ -147,6 +147,7 @@ static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_sta
     for (int i = 0; i < s->c->mine; i++) {
         struct rank_info *r = &mine[i];
         r->pid = (int)getpid();
+        r->group = s->c->color;
         gethostname(r->host, sizeof r->host - 1);
         processors_text(r->processors, sizeof r->processors);
         r->rss_start_kb = rss_start_kb;
@@ -155,7 +156,7 @@ static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_sta
     }
     uno_err err = perf_gather(s->c, mine, sizeof *mine, all);
     free(mine);
-    for (int r = 0; r < s->c->ranks; r++) /* its place among the ranks of its host */
+    for (int r = 0; r < s->c->world; r++) /* its place among the ranks of its host */
         for (int q = 0; q < r; q++)
             all[r].local += strcmp(all[q].host, all[r].host) == 0;
     return err;
@@ -165,9 +166,11 @@ static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_sta
 static int check_ranks(struct sweep *s)
 {
     const struct perf_options *o = s->o;
-    int n = s->c->ranks;
-    if (o->coll->rooted && o->root >= n)
-        return perf_fail_text(s->c, "-r %d: there are %d ranks, so a root is 0 to %d, or all", o->root, n, n - 1);
+    int n = s->c->ranks, least = s->c->least; /* of the smallest group: all groups must walk the same lines */
+    if (o->coll->rooted && o->root >= least)
+        return perf_fail_text(s->c, "-r %d: there are %d ranks, so a root is 0 to %d, or all", o->root, least, least - 1);
+    if (o->coll->rooted && o->root == PERF_ALL && n != least)
+        return perf_fail_text(s->c, "-r all: the groups of the split have %d and %d ranks; give one root", n, least);
     if (strcmp(o->coll->name, "hypercube") == 0 && (n & (n - 1)))
         return perf_fail_text(s->c, "hypercube needs a power of two ranks, and there are %d", n);
     if (o->coll->reduces && o->op != PERF_ALL && o->type != PERF_ALL && !perf_op_fits(o->op, o->type))
@@ -178,9 +181,8 @@ static int check_ranks(struct sweep *s)
 static int finish(struct sweep *s, long rss_start_kb)
 {
     struct report *r = s->report;
-    struct rank_info *all = calloc((size_t)s->c->ranks, sizeof *all);
+    struct rank_info *all = calloc((size_t)s->c->world, sizeof *all);
     uno_err err = all ? gather_ranks(s, all, rss_start_kb) : UNO_ERR_MEMORY;
-    int bad = r ? r->bad_lines : 0;
     if (r && err == UNO_OK) {
         free(r->ranks);
         r->ranks = all;
@@ -191,25 +193,33 @@ static int finish(struct sweep *s, long rss_start_kb)
     free(all);
     if (err != UNO_OK)
         return perf_fail(s->c, err, "gathering the end");
-    return r ? report_close(r) : bad ? CLI_BAD : CLI_GOOD;
+    return r ? report_close(r) : CLI_GOOD;
 }
 
 static int open_all(struct sweep *s, struct report *report, long rss_start_kb)
 {
-    bool first = s->c->first == 0;
+    bool first = s->c->place == 0;
     char note[sizeof report->limit_note] = "";
-    struct rank_info *all = calloc((size_t)s->c->ranks, sizeof *all);
+    struct rank_info *all = calloc((size_t)s->c->world, sizeof *all);
     uno_err err = all ? gather_ranks(s, all, rss_start_kb) : UNO_ERR_MEMORY;
     if (err == UNO_OK)
         err = sweep_max_bytes(s);
     report->ranks = all;
-    report->rank_count = s->c->ranks;
+    report->rank_count = s->c->world;
     if (err != UNO_OK)
         return perf_fail(s->c, err, "gathering who is there");
-    int status = sweep_buffers(s);
+    int status = CLI_GOOD;
+    if (s->o->coll == perf_coll_find("alltoallv"))
+        err = perf_pairs_check(s->c, s->max_bytes, &status);
+    if (err != UNO_OK)
+        return perf_fail(s->c, err, "comparing the traffic matrix");
+    if (status == CLI_GOOD)
+        status = sweep_buffers(s);
     if (status != CLI_GOOD)
         return status;
-    if (s->o->limit) {
+    if (s->o->limit && s->c->groups > 1) {
+        snprintf(note, sizeof note, "limit: not measured while %d groups run at the same time", s->c->groups);
+    } else if (s->o->limit) {
         err = perf_limit_open(s->c, s->max_bytes, &s->limit, note, sizeof note);
         if (err != UNO_OK)
             return perf_fail(s->c, err, "preparing the limit");

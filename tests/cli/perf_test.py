@@ -218,6 +218,70 @@ def case_explain():
     assert "--explain" in err and "all" in err, err
 
 
+def case_split():
+    """Groups measure at the same time; the table is rank 0's group's. Everything is checked in all of them."""
+    def groups(value, name="NCCL_TESTS_SPLIT", ranks=5, args=("all_gather",), status=0):
+        out, err = run(list(args) + ["--ranks", str(ranks), "-b", "64K", "-e", "64K", "-n", "2"], env={name: value}, status=status)
+        return [int(g) for g in re.findall(r"^#  Rank +\d+ Group +(\d+) Pid", out, re.M)], out, err
+    for value, want, size in (("MOD 2", [0, 1, 0, 1, 0], 3), ("%2", [0, 1, 0, 1, 0], 3), ("div 2", [0, 0, 1, 1, 2], 2),
+                              ("AND 0x1", [0, 1, 0, 1, 0], 3), ("& 0b10", [0, 0, 2, 2, 0], 3), ("OR 0x3", [3, 3, 3, 3, 7], 4),
+                              ("MOD 1", [0] * 5, 5)):
+        found, out, _ = groups(value)
+        assert found == want, (value, out)
+        row = rows(out)[0]
+        assert int(row.group(2)) == 65536 // 4 // size // 4 * 4 and row.group(9) == "0", (value, out)  # blocks of 16 bytes a rank
+        assert ("groups run at the same time" in out) == (len(set(want)) > 1), out
+    found, out, _ = groups("1", "NCCL_TESTS_SPLIT_MASK", 4, ("reduce", "-r", "all", "-o", "mulsum", "--limit"))
+    assert found == [0, 1, 0, 1] and [m.group(5) for m in rows(out)] == ["0", "1"] and "limit: not measured" in out, out
+    out, _ = run(["-t", "4", "-b", "8", "-e", "8"], env={"NCCL_TESTS_SPLIT": "MOD 2"})
+    assert "one group, since processes are split" in out, out
+    for value in ("MOD 0", "MOD", "XOR 3", "MOD 2x", ""):
+        _, out, err = groups(value, status=2)
+        assert "NCCL_TESTS_SPLIT" in err and "MOD" in err and err.count("\n") == 1, err
+    _, _, err = groups("zz", "NCCL_TESTS_SPLIT_MASK", status=2)
+    assert "hexadecimal" in err, err
+    _, _, err = groups("MOD 2", args=("broadcast", "-r", "2"), status=2)
+    assert "2 ranks, so a root is 0 to 1" in err, err
+
+
+def case_pairs():
+    """alltoallv: nccl-tests' pattern by distance, or a matrix from a file; both ways every byte is checked."""
+    variable = "NCCL_TESTS_ALLTOALLV_"
+    args = ["alltoallv", "-b", "6000", "-e", "6000", "-n", "2"]
+
+    def traffic(out):
+        return [(int(a), int(b)) for a, b in re.findall(r"^#   rank=\d+ send_bytes=(\d+) recv_bytes=(\d+)", out, re.M)]
+    for spread, want in (("0", 3 * 2000), ("1", 2000 + 4000), ("0.5", 992 + 2000 + 3008 - 8)):
+        out, _ = run(args + ["-t", "3"], env={variable + "SPREAD": spread, variable + "PRINT_SUMMARY": "1"})
+        assert all(abs(a - want) <= 48 and a == b for a, b in traffic(out)) and len(traffic(out)) == 3, (spread, out)
+        assert "Out of bounds values : 0 OK" in out, out
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "matrix")
+
+        def matrix(text, how=("--ranks", "3"), status=0, scale="1", more=("-b", "64K", "-e", "64K")):
+            with open(name, "w") as f:
+                f.write(text)
+            return run(["alltoallv", "-n", "2"] + list(how) + list(more), status=status,
+                       env={variable + "MATRIX_FILE": name, variable + "MATRIX_SCALE": scale, variable + "PRINT_SUMMARY": "1"})
+        good = "100 200 150\n50,100,75\n\n 3e2 0 160"
+        out, _ = matrix(good)
+        assert traffic(out) == [(96 + 192 + 144, 96 + 48 + 288), (48 + 96 + 64, 192 + 96), (288 + 160, 144 + 64 + 160)], out
+        assert rows(out)[0].group(1, 2) == ("448", "0") and "Out of bounds values : 0 OK" in out, out
+        out, _ = matrix(good, ("-g", "2"), scale="100")  # a larger matrix is cut
+        assert traffic(out) == [(30000, 14992), (14992, 30000)], out
+        for text, words in (("", "0 rows"), ("1 2\n3", "row 2 has 1 columns"), ("1 2 3\n4 5 6", "square"), ("1 x\n2 3", "\"x\""),
+                            ("1 -2\n3 4", "-2"), ("1 nan\n3 4", "nan"), ("1 2\n3 4", "for 2 ranks, and there are 3"),
+                            ("99999 1 1\n1 1 1\n1 1 1", "give -b 99984 -e 99984")):
+            out, err = matrix(text, status=2)
+            assert words in err and err.count("\n") == 1, (text, err)
+        assert "must be equal" in matrix(good, status=2, more=("-b", "8", "-e", "64K"))[1]
+        assert "MATRIX_SCALE" in matrix(good, status=2, scale="-1")[1]
+    _, err = run(args, status=2, env={variable + "MATRIX_FILE": "/nonexistent/m"})
+    assert "/nonexistent/m" in err and "No such file" in err, err
+    _, err = run(args, status=2, env={variable + "SPREAD": "2"})
+    assert "SPREAD" in err and "0 to 1" in err, err
+
+
 def case_tool():
     def tool(*args, status=0):
         done = subprocess.run([UNISONO] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
