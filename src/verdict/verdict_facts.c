@@ -115,9 +115,11 @@ static void merge_rank(struct verdict_rank *to, const struct verdict_rank *from)
     to->oom_kill = to->oom_kill || from->oom_kill;
     to->ended_in_exception = to->ended_in_exception || from->ended_in_exception;
     to->children_left = MAX(to->children_left, from->children_left);
-    if (to->process.run == VERDICT_RUN_UNKNOWN || (from->process.run != VERDICT_RUN_UNKNOWN && newer(from, to))) {
+    merge_text(to->process.cgroup, from->process.cgroup, sizeof to->process.cgroup);
+    if (from->process.run != VERDICT_RUN_UNKNOWN && (to->process.run == VERDICT_RUN_UNKNOWN || newer(from, to))) {
         struct verdict_process own = to->process;
         to->process = from->process;
+        merge_text(to->process.cgroup, own.cgroup, sizeof own.cgroup);
         merge_text(to->process.python, own.python, sizeof own.python);
         merge_text(to->process.stack, own.stack, sizeof own.stack);
     }
@@ -156,6 +158,8 @@ static uno_err fits(struct verdict_facts *f, const struct verdict_rank *r)
 uno_err verdict_facts_take(struct verdict_facts *f, struct verdict_rank *r)
 {
     uno_err err = fits(f, r);
+    if (r->status == VERDICT_UNKNOWN)
+        r->status = VERDICT_REPORTED; /* somebody wrote it */
     if (err == UNO_OK) {
         struct verdict_rank *have = &f->ranks[r->rank];
         bool better = weight(r->status) > weight(have->status) || (weight(r->status) == weight(have->status) && newer(r, have));

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict.c - the judgement: put the facts together, let every rule look, fold what only follows from something else, and tell the
+ * earliest fault that is left.
+ */
+#include "verdict/verdict_inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STALL_NS 5000000000ull
+
+static const struct { const char *name; bool fault; } kinds[VERDICT_KIND_COUNT] = {
+#define VERDICT_KIND_ROW(kind, text, is_fault) [VERDICT_KIND_##kind] = {text, is_fault},
+    VERDICT_KINDS(VERDICT_KIND_ROW)
+#undef VERDICT_KIND_ROW
+};
+
+const char *verdict_kind_name(enum verdict_kind kind)
+{
+    return (unsigned)kind < VERDICT_KIND_COUNT ? kinds[kind].name : "?";
+}
+
+/* ---- what follows from what ---------------------------------------------------------------------------------------------- */
+
+/* Nothing more specific was found. */
+static bool is_vague(const struct fault *x)
+{
+    return x->kind == VERDICT_KIND_SLOW || x->kind == VERDICT_KIND_FAULT_OF_OURS || x->kind == VERDICT_KIND_UNKNOWN;
+}
+
+static bool is_fact(const struct fault *x)
+{
+    return !kinds[x->kind].fault;
+}
+
+static bool among(int rank, const struct fault *x)
+{
+    for (int i = 0; i < x->nculprits; i++)
+        if (x->culprits[i] == rank)
+            return true;
+    return false;
+}
+
+static uint64_t clock_error(const struct judge *j, const struct fault *x)
+{
+    uint64_t error = 0;
+    for (int i = 0; i < x->nculprits; i++)
+        error = MAX(error, j->error_ns[x->culprits[i]]);
+    return error;
+}
+
+/* Certainly later, as far as the clocks of the ranks concerned can tell. */
+static bool is_later(const struct judge *j, const struct fault *x, const struct fault *than)
+{
+    uint64_t e = clock_error(j, x), f = clock_error(j, than);
+    if (x->since_ns == 0 || than->since_ns == 0 || e > UINT64_MAX - f)
+        return false;
+    return x->since_ns > than->since_ns && x->since_ns - than->since_ns > e + f;
+}
+
+/* Its communicator had failed before it ended, and not by its own doing. */
+static bool ended_after_failure(const struct judge *j, const struct fault *x)
+{
+    for (int i = 0; i < x->nculprits; i++) {
+        const struct verdict_rank *r = &j->f->ranks[x->culprits[i]];
+        bool after = false;
+        for (uint32_t k = 0; k < r->ncomms; k++)
+            after = after || (r->comms[k].failed != UNO_OK && r->comms[k].failed_rank != r->rank &&
+                              (r->status_since_ns == 0 || r->comms[k].failed_ns <= r->status_since_ns));
+        if (!after)
+            return false;
+    }
+    return x->nculprits > 0;
+}
+
+static bool all_reached(const struct judge *j, const struct fault *x)
+{
+    for (int i = 0; i < x->nculprits; i++)
+        if (!j->mark[x->culprits[i]])
+            return false;
+    return x->nculprits > 0;
+}
+
+/* What a failed communicator says is news only if nobody saw the reason. */
+static bool is_told_by(const struct fault *x, const struct fault *by)
+{
+    if (by->told || is_fact(by))
+        return false;
+    return x->kind == by->kind || by->group == x->group || by->kind == VERDICT_KIND_DEAD || by->kind == VERDICT_KIND_UNREACHABLE ||
+           (x->nculprits && among(x->culprits[0], by));
+}
+
+/* Silence of a host whose path is cut. */
+static bool is_cut_off(const struct judge *j, const struct fault *x, const struct fault *by)
+{
+    if (x->kind != VERDICT_KIND_SILENT || by->kind != VERDICT_KIND_UNREACHABLE)
+        return false;
+    for (int i = 0; i < x->nculprits; i++) {
+        int host = j->f->ranks[x->culprits[i]].host_index;
+        if (host != by->link->from_host && host != by->link->to_host)
+            return false;
+    }
+    return true;
+}
+
+/* j->mark holds who waits because of `by`. */
+static bool follows(const struct judge *j, const struct fault *x, const struct fault *by)
+{
+    if (by->told && !x->told)
+        return false;
+    if (x->told)
+        return is_told_by(x, by);
+    if (is_vague(x) && !is_vague(by))
+        return true;
+    if ((x->kind == VERDICT_KIND_DEAD || x->kind == VERDICT_KIND_LEFT) && !is_later(j, by, x) && by->kind != VERDICT_KIND_COMPUTING &&
+        ended_after_failure(j, x) && !(by->kind == x->kind && ended_after_failure(j, by)))
+        return true;
+    if (is_cut_off(j, x, by))
+        return true;
+    if (x->kind == VERDICT_KIND_DEAD || x->kind == VERDICT_KIND_UNREACHABLE || x->kind == VERDICT_KIND_MISMATCH || x->ncycle)
+        return false;
+    if (x->kind == by->kind && !x->group == !by->group && by < x && all_reached(j, x)) /* the same ranks, missed elsewhere too */
+        return true;
+    return by->kind != x->kind && (!is_fact(by) || is_fact(x)) && by->priority <= x->priority && all_reached(j, x);
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------------------------------ */
+
+static bool before(const struct judge *j, const struct fault *a, const struct fault *b)
+{
+    if (a->told != b->told)
+        return b->told;
+    if (is_fact(a) != is_fact(b))
+        return is_fact(b);
+    if (is_later(j, b, a))
+        return true;
+    if (is_later(j, a, b))
+        return false;
+    return a->priority < b->priority;
+}
+
+static int choose(struct judge *j, bool *folded)
+{
+    for (int b = 0; b < j->nfaults; b++) {
+        const struct fault *by = &j->faults[b];
+        if (folded[b])
+            continue;
+        (void)reach(j, by->culprits, by->nculprits);
+        for (int i = 0; i < j->nfaults; i++)
+            if (i != b && !folded[i] && follows(j, &j->faults[i], by))
+                folded[i] = true;
+    }
+    int best = -1;
+    for (int i = 0; i < j->nfaults; i++)
+        if (!folded[i] && (best < 0 || before(j, &j->faults[i], &j->faults[best])))
+            best = i;
+    return best;
+}
+
+/* ---- what comes out ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t identity_of(const struct fault *x)
+{
+    uint64_t id = hash_mix(x->kind, x->number);
+    if (x->group)
+        id = hash_mix(id, hash_mix(x->group->seats[0].comm->id, x->group->seats[0].comm->epoch));
+    if (x->link)
+        id = hash_mix(id, hash_mix((uint64_t)MIN(x->link->from_host, x->link->to_host), (uint64_t)MAX(x->link->from_host, x->link->to_host)));
+    for (int i = 0; i < x->nculprits; i++)
+        id = hash_mix(id, (uint64_t)x->culprits[i]);
+    return id;
+}
+
+/* Nothing was found: nothing is wrong, or somebody waits very long and nobody can tell why. */
+static void say_nothing_found(struct judge *j, struct verdict *v)
+{
+    const struct wait *longest = NULL;
+    for (uint32_t i = 0; i < j->nwaits; i++)
+        if (!longest || j->waits[i].since_ns < longest->since_ns)
+            longest = &j->waits[i];
+    struct out o = out_of(v->headline, sizeof v->headline);
+    uint64_t age = longest ? age_of(j, longest->since_ns) : 0;
+    if (age >= 2 * j->stall_ns) {
+        v->kind = VERDICT_KIND_UNKNOWN;
+        v->sure = VERDICT_GUESS;
+        v->fault = true;
+        v->age_ns = age;
+        say_rank(&o, j, longest->rank);
+        say(&o, " waits for ");
+        say_age(&o, age);
+        say(&o, " in ");
+        if (longest->p2p)
+            say_p2p(&o, j, longest);
+        else
+            say_operation(&o, j, longest->group, longest->group->number);
+        say(&o, ", and what was reported does not tell why");
+        v->identity = hash_mix(VERDICT_KIND_UNKNOWN, (uint64_t)longest->rank);
+        return;
+    }
+    int reported = 0;
+    for (int r = 0; r < j->size; r++)
+        reported += !gone(&j->f->ranks[r]);
+    say(&o, "nothing is wrong: %d of %d ranks reported", reported, j->size);
+    if (longest) {
+        say(&o, ", the longest wait lasts ");
+        say_age(&o, age);
+    } else {
+        say(&o, ", nobody waits");
+    }
+}
+
+static void tell(struct judge *j, const bool *folded, int best, struct verdict *v)
+{
+    const struct fault *x = &j->faults[best];
+    v->kind = x->kind;
+    v->sure = x->sure;
+    v->fault = kinds[x->kind].fault;
+    v->identity = identity_of(x);
+    v->comm_id = x->group ? x->group->seats[0].comm->id : 0;
+    v->number = x->number;
+    v->age_ns = age_of(j, x->since_ns);
+    v->nculprits = x->nculprits;
+    memcpy(v->culprits, x->culprits, (size_t)MIN(x->nculprits, VERDICT_MAX_CULPRITS) * sizeof *v->culprits);
+    struct out o = out_of(v->headline, sizeof v->headline);
+    headline(&o, j, x);
+    o = out_of(v->what_next, sizeof v->what_next);
+    what_next(&o, j, x);
+    v->nvictims = reach(j, x->culprits, x->nculprits);
+    o = out_of(v->victims, sizeof v->victims);
+    victims(&o, j, x->nculprits);
+    evidence(v, j, x);
+    for (int i = 0; i < j->nfaults && v->nothers < (int)ARRAY_LEN(v->others); i++)
+        if (i != best && !folded[i]) {
+            o = out_of(v->others[v->nothers++], sizeof v->others[0]);
+            headline(&o, j, &j->faults[i]);
+        }
+}
+
+static uno_err judge(struct judge *j, struct verdict *v)
+{
+    TRY(graph_build(j));
+    rules_run(j);
+    if (j->no_memory)
+        return UNO_ERR_MEMORY;
+    bool folded[MOST_FAULTS] = {false};
+    int best = choose(j, folded);
+    if (best < 0)
+        say_nothing_found(j, v);
+    else
+        tell(j, folded, best, v);
+    return UNO_OK;
+}
+
+uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v)
+{
+    memset(v, 0, sizeof *v);
+    if (f->size < 1 || !f->ranks)
+        return err_set(UNO_ERR_ARG, "there are no facts to judge");
+    struct judge *j = mem_zalloc(sizeof *j);
+    if (!j)
+        return UNO_ERR_MEMORY;
+    j->f = f;
+    j->size = f->size;
+    j->stall_ns = f->stall_ns ? f->stall_ns : STALL_NS;
+    uno_err err = judge(j, v);
+    for (int i = 0; i < j->nfaults; i++) {
+        free(j->faults[i].culprits);
+        free(j->faults[i].cycle);
+    }
+    graph_free(j);
+    free(j);
+    return err;
+}
+
+int verdict_print(const struct verdict *v, char *buf, size_t buf_bytes)
+{
+    size_t len = 0;
+#define PRINT(...) len += (size_t)snprintf(len < buf_bytes ? buf + len : NULL, len < buf_bytes ? buf_bytes - len : 0, __VA_ARGS__)
+    PRINT("%s\n", v->headline);
+    for (int i = 0; i < v->nlines; i++)
+        PRINT("  %s\n", v->lines[i].text);
+    if (v->what_next[0])
+        PRINT("  what to do: %s\n", v->what_next);
+    for (int i = 0; i < v->nothers; i++)
+        PRINT("  also: %s\n", v->others[i]);
+#undef PRINT
+    return (int)len;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict_calls.c - do the calls of a communicator's ranks fit together, and if not: since which number, who differs, and is it a
+ * whole program that is one operation ahead or behind?
+ */
+#include "verdict/verdict_inner.h"
+
+#include <string.h>
+
+static bool rooted(uint8_t coll)
+{
+    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+}
+
+static bool reduces(uint8_t coll)
+{
+    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
+}
+
+static bool own_counts(uint8_t coll)
+{
+    return coll == UNO_ALL_GATHER_V || coll == UNO_REDUCE_SCATTER_V || coll == UNO_ALL_TO_ALL_V || coll == UNO_BARRIER;
+}
+
+bool calls_differ(const struct verdict_event *a, const struct verdict_event *b)
+{
+    if (a->coll != b->coll)
+        return true;
+    if (a->coll == UNO_BARRIER)
+        return false;
+    return a->type != b->type || (!own_counts(a->coll) && a->count != b->count) || (reduces(a->coll) && a->op != b->op) ||
+           (rooted(a->coll) && a->root != b->root);
+}
+
+static bool signatures_differ(const struct verdict_event *a, const struct verdict_event *b)
+{
+    return a->signature && b->signature && a->signature != b->signature;
+}
+
+static bool differ(const struct verdict_event *a, const struct verdict_event *b, bool by_signature)
+{
+    return by_signature ? signatures_differ(a, b) : calls_differ(a, b);
+}
+
+/* Lowest and highest number that somebody still tells of. */
+static bool window(const struct group *g, uint32_t *low, uint32_t *high)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < g->nseats; i++) {
+        const struct verdict_comm *c = g->seats[i].comm;
+        if (c->nevents == 0)
+            continue;
+        uint32_t first = c->newest - (c->nevents - 1);
+        if (!any || is_ahead(*low, first))
+            *low = first;
+        if (!any || is_ahead(c->newest, *high))
+            *high = c->newest;
+        any = true;
+    }
+    return any;
+}
+
+static bool differs_at(const struct group *g, uint32_t number, bool by_signature)
+{
+    const struct verdict_event *model = NULL;
+    for (uint32_t i = 0; i < g->nseats; i++) {
+        const struct verdict_event *e = event_at(g->seats[i].comm, number);
+        if (e && model && differ(model, e, by_signature))
+            return true;
+        if (e && (!by_signature || e->signature))
+            model = model ? model : e;
+    }
+    return false;
+}
+
+uint32_t first_difference(const struct group *g, bool *by_signature)
+{
+    uint32_t low = 0, high = 0, by_fields = 0, by_chain = 0;
+    if (!window(g, &low, &high) || high - low > 4096)
+        return 0;
+    for (uint32_t k = low; !is_ahead(k, high) && by_fields == 0; k++) {
+        by_fields = differs_at(g, k, false) ? k : 0;
+        by_chain = by_chain == 0 && differs_at(g, k, true) ? k : by_chain;
+    }
+    /* Signatures are chained. If they part where they can be seen to part, it began there; else older calls are to blame, of which
+     * nothing but a later difference is left. */
+    *by_signature = by_chain && (by_fields == 0 || (by_chain != by_fields && by_chain != low));
+    return *by_signature ? by_chain : by_fields;
+}
+
+int classes_of(const struct group *g, uint32_t number, bool by_signature, struct call_class *classes, signed char *of)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < g->nseats; i++) {
+        const struct verdict_event *e = event_at(g->seats[i].comm, number);
+        of[i] = -1;
+        if (!e)
+            continue;
+        int k = 0;
+        while (k < n && differ(classes[k].event, e, by_signature))
+            k++;
+        if (k == MOST_CLASSES)
+            k--; /* too many opinions: the rest is thrown together */
+        if (k == n)
+            classes[n++] = (struct call_class){&g->seats[i], e, 0};
+        classes[k].n++;
+        of[i] = (signed char)k;
+    }
+    for (int k = 1; k < n; k++) /* the largest to the front */
+        if (classes[k].n > classes[0].n) {
+            struct call_class keep = classes[0];
+            classes[0] = classes[k];
+            classes[k] = keep;
+            for (uint32_t i = 0; i < g->nseats; i++)
+                of[i] = of[i] == 0 ? (signed char)k : of[i] == k ? 0 : of[i];
+        }
+    return n;
+}
+
+/* ---- shifted by one ---------------------------------------------------------------------------------------------------- */
+
+/* The same place in the program, as far as one can see. */
+static bool same_call(const struct verdict_event *a, const struct verdict_event *b)
+{
+    return !calls_differ(a, b) && (a->site[0] == 0 || b->site[0] == 0 || strcmp(a->site, b->site) == 0);
+}
+
+/* How often a[number + i] is b[number + i + by]; -1 when once it is not. */
+static int agree(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number, int by)
+{
+    int hits = 0;
+    for (uint32_t k = number; !is_ahead(k, a->newest); k++) {
+        const struct verdict_event *x = event_at(a, k), *y = event_at(b, k + (uint32_t)by);
+        if (!x || !y)
+            continue;
+        if (!same_call(x, y))
+            return -1;
+        hits++;
+    }
+    return hits;
+}
+
+/* Programs are loops: was b's call `number` followed by one like a's, whenever it came before? Counts how often; -1 if once not. */
+static int followed_before(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number)
+{
+    const struct verdict_event *skipped = event_at(b, number), *next = event_at(a, number);
+    int hits = 0;
+    for (uint32_t i = 0; skipped && next && i + 1 < b->nevents && is_ahead(number, b->events[i + 1].number); i++) {
+        if (!same_call(&b->events[i], skipped))
+            continue;
+        if (!same_call(&b->events[i + 1], next))
+            return -1;
+        hits++;
+    }
+    return hits;
+}
+
+int shifted(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number, bool *strong)
+{
+    int ahead = agree(a, b, number, 1), behind = agree(b, a, number, 1);
+    *strong = false;
+    if (ahead > 0 && behind <= 0) {
+        *strong = ahead > 1;
+        return 1;
+    }
+    if (behind > 0 && ahead <= 0) {
+        *strong = behind > 1;
+        return -1;
+    }
+    int before = followed_before(a, b, number);
+    if (before > 0) {
+        *strong = before > 2;
+        return 1;
+    }
+    return 0;
+}
+
+uint32_t site_shift(const struct verdict_comm *a, const struct verdict_comm *b, int *shift)
+{
+    for (uint32_t i = 0; i < a->nevents; i++) {
+        const struct verdict_event *x = &a->events[i], *y = event_at(b, x->number);
+        if (!y || x->site[0] == 0 || y->site[0] == 0 || strcmp(x->site, y->site) == 0)
+            continue;
+        /* from here on every call must be the other's next (or last) one, and there must be more than one */
+        int ahead = agree(a, b, x->number, 1), behind = agree(b, a, x->number, 1);
+        *shift = ahead > 1 && behind <= 0 ? 1 : behind > 1 && ahead <= 0 ? -1 : 0;
+        return *shift ? x->number : 0;
+    }
+    return 0;
+}
