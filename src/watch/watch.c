@@ -188,7 +188,7 @@ static void serve_net(struct watch *w, bool fired)
 
 static int sleep_ms(const struct watch *w)
 {
-    uint64_t until = MIN(peers_next_ns(w), w->tick_ns), now = clock_ns();
+    uint64_t until = MIN(peers_next_ns(w), w->records_ns), now = clock_ns();
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)

@@ -69,7 +69,7 @@ struct watch {
     uint32_t message_id;      /* of the last message sent */
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
-    uint64_t tick_ns;         /* next records_tick */
+    uint64_t records_ns;      /* next records_tick */
     uint64_t look_ns;         /* when the last look was begun; 0 = never */
     uint32_t position_served;
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */

@@ -156,9 +156,9 @@ static void see_state(struct peer *p, char state, uint64_t now)
 
 void records_tick(struct watch *w, uint64_t now)
 {
-    if (now < w->tick_ns)
+    if (now < w->records_ns)
         return;
-    w->tick_ns = now + TICK_NS;
+    w->records_ns = now + TICK_NS;
     if (w->opt.board)
         stack_check(w->opt.board->page);
     if (!peers_am_hub(w))
