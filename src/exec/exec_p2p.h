@@ -32,11 +32,11 @@ struct p2p_request {
     size_t moved;
     struct ledger_p2p *event; /* in the ledger; its place may have been used anew, see event_number */
     uint32_t event_number;
-    struct p2p_request *next;
+    struct p2p_request *next, **at; /* in a list; at: what points to it */
 };
 static inline bool p2p_done(const struct p2p_request *r)
 {
-    return atomic_load_explicit(&r->done, memory_order_acquire) != 0; /* pairs with the release in p2p.c's finish */
+    return atomic_load_explicit(&r->done, memory_order_acquire) != 0; /* pairs with the release in p2p_finish */
 }
 
 uno_err p2p_new(struct exec_env *env, struct p2p **p2p);

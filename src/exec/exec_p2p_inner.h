@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exec_p2p_inner.h - what the files of point-to-point share: pairs and their lists, headers on the wire. */
+#ifndef UNO_EXEC_P2P_INNER_H
+#define UNO_EXEC_P2P_INNER_H
+
+#include "exec_p2p.h"
+
+#define EAGER_BYTES 4096
+#define EAGER_CREDIT 8
+#define HEADER_SLOTS 8
+#define BULK_SLOTS 2
+#define P2P_SIGNATURE 0x70327032u
+
+enum kind { KIND_EAGER = 1, KIND_ANNOUNCE, KIND_GRANT, KIND_CREDIT };
+
+struct header {              /* first 64 bytes of a header slot */
+    uint32_t kind;
+    int32_t tag;
+    uint32_t type, strict;
+    uint64_t bytes;          /* message length; grant: how much to send */
+    uint64_t id;             /* the sender's number of the message */
+    uint32_t matched;        /* eager messages of the other direction that were matched so far */
+    uint32_t refused;        /* grant: lengths or types of a strict pair differ */
+    uint8_t zero[24];
+};
+_Static_assert(sizeof(struct header) == 64, "headers are one line");
+
+struct list { struct p2p_request *first, **last; };
+
+struct unexpected {          /* a message that no receive wanted yet */
+    struct unexpected *next;
+    struct header h;
+    uint64_t seq;            /* order of arrival over all pairs, for any-source */
+    struct p2p_request *own; /* a send to this rank itself */
+    char payload[];          /* eager */
+};
+
+struct grant { struct grant *next; struct header h; };
+
+struct pair {
+    bool opened, bulk_opened_send, bulk_opened_recv;
+    struct net_end *tx, *rx, *bulk_tx, *bulk_rx;
+    /* towards the peer */
+    struct list waiting, announced, pouring;
+    uint32_t eager_sent, eager_acked;
+    uint64_t next_id;
+    uint32_t issued;         /* sends, numbered for the ledger; headers go out in this order */
+    /* from the peer */
+    struct unexpected *unexpected, **last_unexpected;
+    struct grant *grants, **last_grant;
+    struct list filling;
+    uint32_t matched, matched_told;
+};
+
+struct p2p {
+    struct exec_env *env;
+    struct pair *pairs;
+    struct list posted;      /* receives in order of posting */
+    int *open;               /* opened pairs */
+    int nopen;
+    uint64_t seq;
+    struct ledger_p2p *ledger;
+    uint32_t events;         /* number of the last one there */
+    size_t unfinished;
+    size_t grants;           /* to be sent; their receives may have ended */
+    uno_err broken;          /* see p2p_broken */
+    char broken_text[256];
+    uint32_t bulk_bytes;
+};
+
+static inline void list_add(struct list *l, struct p2p_request *r)
+{
+    if (!l->last)
+        l->last = &l->first;
+    r->next = NULL;
+    r->at = l->last;
+    *l->last = r;
+    l->last = &r->next;
+}
+
+static inline void list_remove(struct list *l, struct p2p_request *r)
+{
+    *r->at = r->next;
+    if (r->next)
+        r->next->at = r->at;
+    else
+        l->last = r->at;
+}
+
+static inline struct p2p_request *list_pop(struct list *l)
+{
+    struct p2p_request *r = l->first;
+    list_remove(l, r);
+    return r;
+}
+
+/* exec_p2p.c: the request is done; the sentence of err is the thread's. It may be gone afterwards. */
+void p2p_finish(struct p2p *p, struct p2p_request *r, uno_err err);
+void p2p_drop_grant(struct p2p *p, struct pair *pair); /* its first one */
+
+/* exec_p2p_match.c */
+struct p2p_request *p2p_find_posted(struct p2p *p, int source, const struct header *h);
+bool p2p_match_now(struct p2p *p, struct p2p_request *r); /* with the oldest message that is here and fits; for any-source over all pairs */
+/* A message without a receive; NULL: no memory. */
+struct unexpected *p2p_keep(struct p2p *p, int source, const struct header *h, const void *payload, size_t payload_bytes);
+/* Receive r, in no list any more, gets: an eager message, an announced one, a send of this rank to itself. */
+void p2p_take_eager(struct p2p *p, struct p2p_request *r, int source, const struct header *h, const void *payload);
+void p2p_grant(struct p2p *p, struct p2p_request *r, int source, const struct header *h);
+void p2p_take_own(struct p2p *p, struct p2p_request *r, struct p2p_request *send, const struct header *h);
+
+/* exec_p2p_move.c: one round over the connections of a pair that is open. */
+uno_err p2p_poll_pair(struct p2p *p, int peer, bool *moved);
+
+#endif
