@@ -86,7 +86,7 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
     plain.op = key->op;
     TRY(planner_choose(comm->planner, &plain, &choice));
     struct exec_choice ec = {.plan = choice.plan, .small = choice.target == CHOICE_SMALL, .shift = choice.shift, .k = choice.k,
-                             .tile_bytes = choice.tile_bytes, .scratch_tiles = choice.scratch_tiles};
+                             .tile_bytes = choice.tile_bytes, .room_bytes = choice.room_bytes, .scratch_tiles = choice.scratch_tiles};
     struct exec_program *program;
     TRY(exec_compile(&comm->env, &ec, &plain, recv_req, &program));
     exec_program_free(e->cached.program);

@@ -70,6 +70,7 @@ struct exec_choice {                  /* what the planner decided, as plain data
     int shift;
     int k;
     uint32_t tile_bytes;
+    uint64_t room_bytes;              /* that messages in memory of one connection may use; at least k tiles are used */
     int scratch_tiles;
 };
 

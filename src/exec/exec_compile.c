@@ -144,6 +144,7 @@ static uno_err compile_tiled(struct compiling *c, const struct request *req, con
     }
     p->k = choice->k;
     p->tile_bytes = choice->tile_bytes - choice->tile_bytes % (uint32_t)p->elem_bytes;
+    p->room_bytes = choice->room_bytes;
     p->scratch_tiles = (uint32_t)MAX(choice->scratch_tiles, 1);
     p->scratch_tile_bytes = (size_t)c->prog.scratch_chunks * p->tile_bytes;
     p->clear_aux = recv_req != NULL;

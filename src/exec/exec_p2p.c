@@ -68,8 +68,8 @@ static uno_err open_pair(struct p2p *p, int peer)
         return UNO_OK;
     TRY(net_end_get(p->env->net, true, peer, NET_P2P_CHANNEL, false, &pair->tx));
     TRY(net_end_get(p->env->net, false, peer, NET_P2P_CHANNEL, false, &pair->rx));
-    TRY(net_end_shape(pair->tx, HEADER_SLOTS, sizeof(struct header) + EAGER_BYTES));
-    TRY(net_end_shape(pair->rx, HEADER_SLOTS, sizeof(struct header) + EAGER_BYTES));
+    TRY(net_end_shape(pair->tx, HEADER_SLOTS, HEADER_MOST, 0));
+    TRY(net_end_shape(pair->rx, HEADER_SLOTS, HEADER_MOST, 0));
     pair->opened = true;
     p->open[p->nopen++] = peer;
     return UNO_OK;

@@ -6,6 +6,7 @@
 #include "exec_p2p.h"
 
 #define EAGER_BYTES 4096
+#define HEADER_MOST (sizeof(struct header) + EAGER_BYTES)
 #define EAGER_CREDIT 8
 #define HEADER_SLOTS 8
 #define BULK_SLOTS 2

@@ -81,9 +81,10 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
     while ((a = net_arrived(rx, P2P_SIGNATURE)) == NET_ARRIVED) {
         uno_err err = UNO_OK;
         uint64_t bytes = net_recv_head(rx)->bytes;
-        if (bytes > sizeof(struct header) + EAGER_BYTES)
+        const char *slot = bytes <= HEADER_MOST ? net_recv_payload(rx, bytes) : NULL;
+        if (!slot)
             return lying(source);
-        if (!take_header(p, source, net_recv_payload(rx), bytes, &err))
+        if (!take_header(p, source, slot, bytes, &err))
             return UNO_OK;
         net_release(rx);
         *moved = true;
@@ -103,9 +104,10 @@ static uno_err receive_bulk(struct p2p *p, int source, bool *moved)
         struct p2p_request *r = pair->filling.first;
         const struct net_slot *head = net_recv_head(rx);
         uint64_t bytes = head->bytes;
-        if (bytes > r->got_bytes - r->moved || bytes > p->bulk_bytes)
+        const char *slot = bytes <= p->bulk_bytes ? net_recv_payload(rx, bytes) : NULL;
+        if (!slot || bytes > r->got_bytes - r->moved)
             return lying(source);
-        copy_bytes((char *)r->buf + r->moved, net_recv_payload(rx), bytes, false);
+        copy_bytes((char *)r->buf + r->moved, slot, bytes, false);
         r->moved += bytes;
         net_release(rx);
         *moved = true;
@@ -138,11 +140,11 @@ static void post_header(struct pair *pair, struct header *h, const void *payload
 static uno_err send_grants(struct p2p *p, int peer, bool *moved)
 {
     struct pair *pair = &p->pairs[peer];
-    while (pair->grants && net_can_send(pair->tx)) {
+    while (pair->grants && net_can_send(pair->tx, HEADER_MOST)) {
         struct grant *g = pair->grants;
         if (g->h.bytes && !pair->bulk_opened_recv) {
             TRY(net_end_get(p->env->net, false, peer, NET_P2P_BULK, false, &pair->bulk_rx));
-            TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes));
+            TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes, 0));
             pair->bulk_opened_recv = true;
         }
         struct header h = g->h;
@@ -155,7 +157,7 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
 
 static void send_waiting(struct p2p *p, struct pair *pair, bool *moved)
 {
-    while (pair->waiting.first && net_can_send(pair->tx)) {
+    while (pair->waiting.first && net_can_send(pair->tx, HEADER_MOST)) {
         struct p2p_request *r = list_pop(&pair->waiting);
         r->id = pair->next_id++;
         struct header h = {.tag = r->tag, .type = (uint32_t)r->type, .strict = r->strict, .bytes = r->bytes, .id = r->id};
@@ -181,11 +183,11 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         return UNO_OK;
     if (!pair->bulk_opened_send) {
         TRY(net_end_get(p->env->net, true, peer, NET_P2P_BULK, false, &pair->bulk_tx));
-        TRY(net_end_shape(pair->bulk_tx, BULK_SLOTS, p->bulk_bytes));
+        TRY(net_end_shape(pair->bulk_tx, BULK_SLOTS, p->bulk_bytes, 0));
         pair->bulk_opened_send = true;
     }
     struct net_end *tx = pair->bulk_tx;
-    while (pair->pouring.first && net_can_send(tx)) {
+    while (pair->pouring.first && net_can_send(tx, p->bulk_bytes)) {
         struct p2p_request *r = pair->pouring.first;
         size_t bytes = MIN(r->got_bytes - r->moved, (size_t)p->bulk_bytes);
         struct net_slot *head = net_send_head(tx);
@@ -210,7 +212,7 @@ uno_err p2p_poll_pair(struct p2p *p, int peer, bool *moved)
         TRY(receive_bulk(p, peer, moved));
     TRY(send_grants(p, peer, moved));
     send_waiting(p, pair, moved);
-    if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx)) {
+    if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx, HEADER_MOST)) {
         struct header h = {.kind = KIND_CREDIT};
         post_header(pair, &h, NULL, 0);
     }

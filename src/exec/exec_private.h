@@ -43,6 +43,7 @@ struct exec_program {
     /* tiled */
     int k;
     uint32_t tile_bytes;
+    uint64_t room_bytes;
     uint32_t tiles;           /* of the longest chunk */
     uint32_t scratch_tiles;
     size_t scratch_tile_bytes;

@@ -102,7 +102,7 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
             operands[n++] = v->src;
         if (op->offering && net_offer_used(f->recv[i], h))
             return true; /* a plain receive, and its data is in place */
-        if (!(operands[n++] = net_recv_payload(f->recv[i])))
+        if (!(operands[n++] = net_recv_payload(f->recv[i], v->bytes)))
             return false;
     }
     if (info->reads_dst)
@@ -185,11 +185,11 @@ static enum fired try_fire(struct exec_op *op, const struct exec_fire *f, uint32
         if (!aux_fits(op, f, tile))
             return FAILED;
     }
-    if (f->send && !net_can_send(f->send))
+    struct tile_view v = view_of(op, f, tile);
+    if (f->send && !net_can_send(f->send, v.bytes))
         return f->send->failed != UNO_OK ? FAILED : NOT_YET;
     if (f->op == PLAN_NOP)
         return FIRED;
-    struct tile_view v = view_of(op, f, tile);
     struct net_slot *head = f->send ? net_send_head(f->send) : NULL;
     if (!produce(op, f, &v, head) || !loans_still_valid(op, f)) {
         if (f->send)
@@ -262,9 +262,9 @@ static NOINLINE uno_err tiled_start(struct exec_op *op)
         env->scratch_bytes = need;
     }
     for (uint32_t i = 0; i < p->nsends; i++)
-        TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes));
+        TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes, p->room_bytes));
     for (uint32_t i = 0; i < p->nrecvs; i++)
-        TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes));
+        TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes, p->room_bytes));
     placing_begin(op);
     return UNO_OK;
 }
@@ -366,7 +366,7 @@ int exec_blame(const struct exec_op *op, const char **what)
         for (int i = 0; i < f->nrecv; i++)
             if (net_arrived(f->recv[i], op->signature) != NET_ARRIVED)
                 return f->recv[i]->peer;
-        if (f->send && !net_can_send(f->send)) {
+        if (f->send && !net_can_send(f->send, view_of(op, f, s->tile).bytes)) {
             *what = "room at";
             return net_slowest_reader(f->send);
         }

@@ -54,7 +54,8 @@ struct net_slot {                /* one line; the writer's. Everything before `f
     uint64_t aux;                /* in clear: the pair's total count in all-to-all-v, tag words in p2p */
     uint32_t kind;               /* enum net_slot_kind */
     _Atomic uint32_t withdrawn;  /* lent memory was taken back: the reader's operation fails */
-    uint64_t lent_address;       /* same process: address. Mapped: offset in the lender's segment */
+    uint64_t address;            /* bytes: offset in the connection's room. Lent: in the same process an address, else an offset in
+                                  * the lender's segment */
     uint64_t lent_segment;       /* index + 1 in the lender's segment table (control region); 0 = same process */
     _Atomic uint32_t reading;    /* threads of the same process that read the loan now; its return waits for them */
 };
@@ -82,14 +83,19 @@ struct net_end {
     bool sending, group;
     int peer;                    /* real rank; -1 for a sending group end */
     int channel;
-    int k;                       /* slots; set by net_end_shape */
-    uint32_t stride;             /* payload bytes a slot holds */
+    int k;                       /* slots: messages that may be under way; set by net_end_shape */
+    uint32_t stride;             /* payload bytes that a message may have. Memory: a power of two */
     uint32_t next;               /* number of the next message */
     int slot;                    /* its slot */
     uint32_t shape_no;           /* how often net_end_shape changed the geometry; equal at both ends */
     /* memory carriers */
     struct net_slot *heads;      /* k of them */
-    char *payload;               /* k * stride */
+    char *payload;               /* TCP: k * stride. Memory: the room */
+    size_t room;                 /* memory: payload bytes of the connection; a multiple of stride */
+    int promised;                /* memory: so many messages always fit, as the plan was proved */
+    size_t near;                 /* of the room, what short messages use */
+    size_t at, clear;            /* sending: where the next payload goes, and as far as that the room is known to be free */
+    struct net_range { uint32_t from, to; } *placed; /* sending: of each slot, where its payload is, in cache lines */
     int nreaders;                /* sending: 1, or the size of the group */
     _Atomic uint32_t **released; /* sending: each reader's counter; receiving: [0] = own counter */
     uint32_t freed;              /* sending: messages known to be released by all */
@@ -113,33 +119,53 @@ struct net_end {
 
 /* Find or make an end; nothing is allocated until it is shaped. channel 0 for groups and p2p control. */
 uno_err net_end_get(struct net_comm *comm, bool sending, int peer, int channel, bool group, struct net_end **end);
-/* Both ends agree that following messages use k slots of at least `stride` bytes. Slots only grow, so that operations of
- * different sizes seldom change them. A change takes effect when all earlier messages are released (sender) or used
- * (receiver); until then, and until the peer's memory is mapped or its grant is here, net_can_send and net_arrived say no.
- * Never blocks. */
-uno_err net_end_shape(struct net_end *end, int k, uint32_t stride);
-/* Slow paths behind the inline functions: advance a pending shape, map the peer, look at sockets. */
-bool net_end_ready_slow(struct net_end *end);
+/* Both ends agree that following messages have at most `stride` bytes and that k of them may always be under way. In memory
+ * their payloads go round a room of about `room` bytes (net_end.c says why). Shapes only grow, so that operations of different
+ * sizes seldom change them. A change takes effect when all earlier messages are released (sender) or used (receiver); until
+ * then, and until the peer's memory is mapped or its grant is here, net_can_send and net_arrived say no. Never blocks. */
+uno_err net_end_shape(struct net_end *end, int k, uint32_t stride, size_t room);
+/* Slow paths behind the inline functions: advance a pending shape, map the peer, look at sockets. `bytes`: of the next message. */
+bool net_end_ready_slow(struct net_end *end, uint64_t bytes);
 /* Sending: the reader that is furthest behind. */
 int net_slowest_reader(const struct net_end *end);
 /* Sending: number of the last message that every reader has released. */
 uint32_t net_end_freed(struct net_end *end);
 
 /* ---- sending: may I fill the next slot? where? post it ------------------------------------------------ */
-static inline bool net_can_send(struct net_end *e)
+/* Room that a payload takes: its own size as a power of two, so that it begins at a multiple of it. */
+static inline size_t net_unit(uint64_t bytes)
 {
-    if (__builtin_expect(e->mapped && (uint32_t)(e->next - 1 - e->freed) < (uint32_t)e->k, 1))
-        return true;
-    return net_end_ready_slow(e);
+    return bytes <= CACHE_LINE ? CACHE_LINE : (size_t)1 << (64 - __builtin_clzll(bytes - 1));
 }
-/* TCP ends have heads and payload too: local staging, sent when posted and kept until released. */
-static inline char *net_send_payload(struct net_end *e) { return e->payload + (size_t)e->slot * e->stride; }
+static inline size_t net_place_at(const struct net_end *e, uint64_t bytes) { return (e->at + net_unit(bytes) - 1) & -net_unit(bytes); }
+/* Is there a slot, and room for `bytes` (at most stride)? */
+static inline bool net_can_send(struct net_end *e, uint64_t bytes)
+{
+    if (__builtin_expect(e->mapped && (uint32_t)(e->next - 1 - e->freed) < (uint32_t)e->k &&
+                         net_place_at(e, bytes) + net_unit(bytes) <= e->clear, 1)) {
+        e->at = net_place_at(e, bytes);
+        return true;
+    }
+    return net_end_ready_slow(e, bytes);
+}
+/* After net_can_send. TCP ends have heads and payload too: local staging, sent when posted and kept until released. */
+static inline char *net_send_payload(struct net_end *e)
+{
+    return e->payload + (e->carrier == NET_TCP ? (size_t)e->slot * e->stride : e->at);
+}
 static inline struct net_slot *net_send_head(struct net_end *e) { return &e->heads[e->slot]; }
 void net_post_slow(struct net_end *e);   /* TCP: hand to the sockets; memory: wake sleepers */
 /* head->bytes, kind, aux, lent_* are set by the caller before. */
 static inline void net_post(struct net_end *e, uint32_t signature)
 {
     struct net_slot *h = &e->heads[e->slot];
+    if (e->carrier != NET_TCP) {
+        size_t end = h->kind == NET_SLOT_BYTES ? e->at + net_unit(h->bytes) : e->at;
+        e->placed[e->slot] = (struct net_range){(uint32_t)(e->at / CACHE_LINE), (uint32_t)(end / CACHE_LINE)};
+        if (h->kind == NET_SLOT_BYTES)
+            h->address = e->at;
+        e->at = end;
+    }
     /* release: everything written to head and payload is seen by who acquires the flag in net_arrived */
     atomic_store_explicit(&h->flag, net_flag(e->next, signature), memory_order_release);
     e->messages++;
@@ -152,7 +178,7 @@ static inline void net_post(struct net_end *e, uint32_t signature)
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 static inline enum net_arrival net_arrived(struct net_end *e, uint32_t signature)
 {
-    if (__builtin_expect(!e->mapped, 0) && !net_end_ready_slow(e))
+    if (__builtin_expect(!e->mapped, 0) && !net_end_ready_slow(e, 0))
         return NET_NOT_YET;
     /* acquire: pairs with the release in net_post */
     uint64_t flag = atomic_load_explicit(&e->heads[e->slot].flag, memory_order_acquire);
@@ -161,14 +187,18 @@ static inline enum net_arrival net_arrived(struct net_end *e, uint32_t signature
     return (uint32_t)(flag >> 32) == signature ? NET_ARRIVED : NET_MISMATCH;
 }
 static inline struct net_slot *net_recv_head(struct net_end *e) { return &e->heads[e->slot]; }
-/* Payload of the arrived message: the slot, or the lent memory. NULL = the lender's memory could not be mapped, or was taken back
- * (sentence set). Lent memory may be read until net_release, or, when the operation fails, net_loan_end. */
-const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes);
-static inline const void *net_recv_payload(struct net_end *e)
+/* Payload of the arrived message: in the room, or the lent memory. NULL = it points outside, or the lender's memory could not be
+ * mapped, or was taken back (sentence set). Lent memory may be read until net_release, or, when the operation fails, net_loan_end. */
+const void *net_recv_elsewhere(struct net_end *e, const struct net_slot *head, uint64_t bytes);
+static inline const void *net_recv_payload(struct net_end *e, uint64_t bytes)
 {
     const struct net_slot *h = &e->heads[e->slot];
-    return __builtin_expect(h->kind == NET_SLOT_BYTES, 1) ? e->payload + (size_t)e->slot * e->stride
-                                                        : net_recv_lent(e, h, h->bytes);
+    if (e->carrier == NET_TCP)
+        return e->payload + (size_t)e->slot * e->stride;
+    uint64_t at = h->address; /* read once: it is the peer's */
+    if (__builtin_expect(h->kind == NET_SLOT_BYTES && at <= e->room && bytes <= e->room - at, 1))
+        return e->payload + at;
+    return net_recv_elsewhere(e, h, bytes);
 }
 void net_loan_end(struct net_end *e);
 void net_release_slow(struct net_end *e); /* TCP: grant; memory: wake a sleeping sender */
@@ -211,7 +241,8 @@ struct net_place {               /* where an end's slots are now; writer's, one 
     _Alignas(CACHE_LINE) _Atomic uint32_t shape_no; /* release store, last; pairs with the acquire of the reader */
     uint32_t k, stride;
     uint32_t segment;            /* index in segments[] */
-    uint64_t offset;             /* heads, then payload */
+    uint64_t offset;             /* heads, then the room */
+    uint64_t room;
 };
 
 #define NET_MAX_SEGMENTS 4096

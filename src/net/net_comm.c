@@ -40,6 +40,7 @@ static void end_free(struct net_end *e)
         return;
     if (e->tcp)
         tcp_end_free(e);
+    free(e->placed);
     free(e->released);
     free(e->readers);
     free(e);

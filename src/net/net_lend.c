@@ -38,11 +38,11 @@ bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uin
         return false;
     if (e->carrier == NET_THREAD) {
         head->lent_segment = 0;
-        head->lent_address = (uint64_t)(uintptr_t)ptr;
+        head->address = (uint64_t)(uintptr_t)ptr;
     } else {
         struct net_segment_ref ref;
         uint32_t index;
-        if (!net_segment_find(ptr, bytes, &ref, &head->lent_address) || !lent_index(c, &ref, &index))
+        if (!net_segment_find(ptr, bytes, &ref, &head->address) || !lent_index(c, &ref, &index))
             return false;
         head->lent_segment = index + 1;
     }
@@ -54,9 +54,13 @@ bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uin
     return true;
 }
 
-const void *net_recv_lent(struct net_end *e, const struct net_slot *head, uint64_t bytes)
+const void *net_recv_elsewhere(struct net_end *e, const struct net_slot *head, uint64_t bytes)
 {
-    uint64_t segment = head->lent_segment, address = head->lent_address, segment_bytes;
+    uint64_t segment = head->lent_segment, address = head->address, segment_bytes;
+    if (head->kind == NET_SLOT_BYTES) {
+        err_set(UNO_ERR_INTERNAL, "rank %d points outside its slots", e->peer);
+        return NULL;
+    }
     if (head->kind != NET_SLOT_LENT) {
         err_set(UNO_ERR_INTERNAL, "rank %d says that it wrote to a place that was not offered", e->peer);
         return NULL;
@@ -220,7 +224,7 @@ static bool copy_in_hand(struct net_end *e, struct net_offer *o, uint64_t key)
     /* acquire: pairs with net_drop_claim */
     if (atomic_load_explicit(&o->key, memory_order_acquire) != key || e->failed)
         return false;
-    if (!e->mapped && !net_end_ready_slow(e)) /* offered before a first message; the sender had slots before it claimed */
+    if (!e->mapped && !net_end_ready_slow(e, 0)) /* offered before a first message; the sender had slots before it claimed */
         return true;
     const struct net_slot *head = &e->heads[((uint32_t)e->slot + number - e->next) % (uint32_t)e->k];
     /* acquire: pairs with the release in net_post */

@@ -112,6 +112,7 @@ uno_err tcp_end_new(struct net_end *e, struct net_link *link, uint64_t comm_id, 
     e->released = &t->released_ref;
     e->nreaders = 1;
     e->mapped = false;
+    e->clear = SIZE_MAX; /* slots of their own, no common room */
     if (e->next == 0)
         e->next = 1;
     return UNO_OK;

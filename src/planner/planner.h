@@ -35,7 +35,8 @@ struct choice {
     enum choice_target target;
     int shift;                 /* virtual rank v is real rank (v + shift) mod n */
     int k;                     /* slots a connection */
-    uint32_t tile_bytes;       /* slot payload; a multiple of 4096, or of 64 below */
+    uint32_t tile_bytes;       /* payload of a message at most; a multiple of 4096, or of 64 below */
+    uint64_t room_bytes;       /* in memory: what messages of one connection may use */
     int scratch_tiles;         /* S */
     uint64_t cost_ps;          /* predicted */
 };

@@ -200,9 +200,7 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
         return UNO_OK;
     uint64_t chunk = chunk_bytes(block_bytes(p, req), c->kept->plan->parts);
     c->shift = root_given ? 0 : root;
-    planner_slots(&c->kept->load, &p->settings, chunk, &c->k, &c->tile_bytes);
-    uint64_t tiles = MAX(1, chunk / c->tile_bytes + (chunk % c->tile_bytes != 0));
-    c->cost_ps = planner_cost_ps(&c->kept->load, &p->settings.costs, c->k, MIN(chunk, c->tile_bytes), tiles);
+    c->cost_ps = planner_slots(&c->kept->load, &p->settings, chunk, &c->slots);
     return UNO_OK;
 }
 
@@ -279,8 +277,8 @@ uno_err planner_choose(struct planner *planner, const struct request *req, struc
     struct planner_candidates list;
     TRY(planner_propose(planner, req, &list));
     const struct planner_candidate *c = &list.c[list.best];
-    TRY(prove(c->kept, c->k));
+    TRY(prove(c->kept, c->slots.k));
     *choice = (struct choice){.plan = c->kept->plan, .target = list.small ? CHOICE_SMALL : CHOICE_TILED, .shift = c->shift,
-                              .k = c->k, .tile_bytes = c->tile_bytes, .scratch_tiles = 2, .cost_ps = c->cost_ps};
+                              .k = c->slots.k, .tile_bytes = c->slots.tile_bytes, .room_bytes = c->slots.room_bytes, .scratch_tiles = 2, .cost_ps = c->cost_ps};
     return UNO_OK;
 }

@@ -23,8 +23,8 @@ struct planner {
 
 struct planner_candidate {
     struct planner_kept *kept;
-    int algo, channels, shift, k;
-    uint32_t tile_bytes;
+    int algo, channels, shift;
+    struct planner_slots slots;
     uint64_t cost_ps;
 };
 

@@ -8,6 +8,7 @@
  * Above COST_SAMPLE ranks a sample of programs stands for all, so that the count stays linear in the ranks.
  */
 #include "planner_cost.h"
+#include "planner_gen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@
 /* First values of the slot sizes (design section 2). */
 #define SLOTS_K 2
 #define TILE_LEAST 4096u
-#define TILE_MOST 262144u
-#define TILES_A_CHUNK 4
+#define TILE_MOST 1048576u
+#define ROOM_MOST 2097152u /* about twice a second-level cache, see net_end.c */
 
 struct work { uint64_t firings, copies, reduces, out, in; };
 
@@ -123,6 +124,9 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
         net = MIN(hops, rounds_between(plan) * times + (folds ? 2 : 0));
     } else if (strcmp(algo, "flat2") == 0) {
         hops = net = 2;
+        load->relays = planner_rooted(plan->coll) ? 2 : 0;
+    } else if (strcmp(algo, "flat") == 0) {
+        load->relays = planner_rooted(plan->coll) ? 1 : 0; /* who receives begins when the sender has ended its tile */
     } else if (strcmp(algo, "two_level") == 0) {
         hops = ways == 2 ? 4 : 3;
         net = ways;
@@ -205,7 +209,7 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t rank = work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
     uint64_t host = work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
     uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
-    uint64_t busiest = MAX(MAX(rank, host / processors), link);
+    uint64_t work = MAX(rank, host / processors), busiest = MAX(work, link);
     uint64_t shm_hop = c->shm_latency_ps, net_hop = c->net_latency_ps;
     if (l->host_ranks > processors)
         shm_hop += SWITCH_PS * (l->host_ranks - processors) / processors;
@@ -214,7 +218,7 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
     uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, k),
                            credit_ps(l->messages_net - MIN(l->messages_net, slots), net_hop, k));
-    uint64_t way = l->hops_shm * shm_hop + l->hops_net * net_hop + MAX(busiest, l->relays * relay);
+    uint64_t way = l->hops_shm * shm_hop + l->hops_net * net_hop + MAX(work + link, l->relays * relay);
     way = MAX(way, l->turns * held_up + MIN(way, shm_hop + net_hop));
     uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, k), credit_ps(l->messages_net, net_hop, k)));
     unsigned __int128 all = (unsigned __int128)period * (tiles - 1) + way;
@@ -234,22 +238,35 @@ static uint64_t power_below(uint64_t limit, uint64_t least)
     return v;
 }
 
-void planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes, int *k,
-                   uint32_t *tile_bytes)
+static uint64_t cost_with_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t tile)
 {
-    uint64_t connections = MAX(1, load->connections);
-    uint64_t share = settings->memory_limit / connections; /* of slots, for one connection */
-    *k = SLOTS_K;
-    uint64_t most = MAX(64, share / SLOTS_K), tile;
-    if (settings->buffsize) {
-        tile = MIN(settings->buffsize / SLOTS_K, most);
-        tile = MIN(tile, 1u << 30);
-        tile = tile >= 4096 ? tile / 4096 * 4096 : MAX(64, tile / 64 * 64);
-    } else {
-        tile = power_below(MIN(most, TILE_MOST), 64);
-        if (chunk_bytes >= TILE_LEAST * TILES_A_CHUNK)
-            tile = MIN(tile, power_below(chunk_bytes / TILES_A_CHUNK, TILE_LEAST));
+    return planner_cost_ps(load, costs, k, MIN(chunk, tile), MAX(1, chunk / tile + (chunk % tile != 0)));
+}
+
+/* The cheapest power of two; of equals the largest, which has the fewest hand-overs. */
+static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t most)
+{
+    uint64_t best = most, best_ps = cost_with_tile(load, costs, k, chunk, most);
+    for (uint64_t tile = most / 2; tile >= TILE_LEAST; tile /= 2) {
+        uint64_t ps = tile < chunk ? cost_with_tile(load, costs, k, chunk, tile) : best_ps;
+        if (ps < best_ps) {
+            best = tile;
+            best_ps = ps;
+        }
     }
+    return best;
+}
+
+uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes,
+                       struct planner_slots *slots)
+{
+    uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
+    room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
+    uint64_t most = power_below(room / SLOTS_K, 64), tile = most;
+    if (!settings->buffsize)
+        tile = cheapest_tile(load, &settings->costs, SLOTS_K, chunk_bytes, MIN(most, TILE_MOST));
     uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
-    *tile_bytes = (uint32_t)MIN(tile, whole);
+    tile = MIN(MIN(tile, 1u << 30), whole);
+    *slots = (struct planner_slots){.k = SLOTS_K, .tile_bytes = (uint32_t)tile, .room_bytes = room / 64 * 64};
+    return cost_with_tile(load, &settings->costs, SLOTS_K, chunk_bytes, tile);
 }

@@ -27,8 +27,10 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load);
 uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t tile_bytes,
                          uint64_t tiles);
 
-/* Slots: bytes of the longest chunk -> slots a connection and tile bytes. */
-void planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes, int *k,
-                   uint32_t *tile_bytes);
+/* What one connection has; as in struct choice. */
+struct planner_slots { int k; uint32_t tile_bytes; uint64_t room_bytes; };
+/* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. */
+uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes,
+                       struct planner_slots *slots);
 
 #endif

@@ -74,7 +74,7 @@ static void add_table(const struct planner_candidates *list, struct text *out)
         struct text time = {0};
         add_time(&time, c->cost_ps);
         text_add(out, "%c %-10s %8d %10s %2d %10s  %s\n", i == list->best ? '>' : ' ', planner_algos[c->algo].name, c->channels,
-                 text_bytes(tile, sizeof tile, c->tile_bytes), c->k, time.s ? time.s : "?", planner_algos[c->algo].help);
+                 text_bytes(tile, sizeof tile, c->slots.tile_bytes), c->slots.k, time.s ? time.s : "?", planner_algos[c->algo].help);
         text_free(&time);
     }
 }
@@ -90,8 +90,8 @@ uno_err planner_explain(struct planner *planner, const struct request *req, bool
     if (list.small)
         text_add(out, ", small target (at most %d bytes a rank, one host)", PLANNER_SMALL_BYTES);
     else
-        text_add(out, ", tile %s", text_bytes(size, sizeof size, c->tile_bytes));
-    if (planner->settings.buffsize && !list.small && (uint64_t)c->tile_bytes * (uint64_t)c->k < planner->settings.buffsize &&
+        text_add(out, ", tile %s", text_bytes(size, sizeof size, c->slots.tile_bytes));
+    if (planner->settings.buffsize && !list.small &&
         planner->settings.buffsize * MAX(1, c->kept->load.connections) > planner->settings.memory_limit)
         text_add(out, " (buffer size capped by UNISONO_MEMORY_LIMIT)");
     text_add(out, ", predicted ");

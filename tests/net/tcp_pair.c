@@ -159,7 +159,7 @@ static void open_ends(int k, uint32_t stride)
 
 static bool try_send(uint64_t bytes)
 {
-    if (!net_can_send(&tx))
+    if (!net_can_send(&tx, bytes))
         return false;
     struct net_slot *h = net_send_head(&tx);
     h->bytes = bytes;
@@ -178,7 +178,7 @@ static bool try_receive(uint64_t bytes)
     if (net_arrived(&rx, 1) != NET_ARRIVED)
         return false;
     uint64_t first = 0, last = rx.next;
-    const char *p = net_recv_payload(&rx);
+    const char *p = net_recv_payload(&rx, bytes);
     memcpy(&first, p, MIN(bytes, sizeof first));
     if (bytes > 16)
         memcpy(&last, p + bytes - 8, sizeof last);

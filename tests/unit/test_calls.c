@@ -385,28 +385,80 @@ static void loan_in_hand(void **state)
     assert_int_equal(net_end_get(comms[0]->net, true, 1, 0, false, &tx), UNO_OK);
     assert_int_equal(net_end_get(comms[1]->net, false, 0, 0, false, &rx), UNO_OK);
     for (int reads = 1; reads >= 0; reads--) {
-        assert_int_equal(net_end_shape(tx, 2, 65536), UNO_OK);
-        assert_int_equal(net_end_shape(rx, 2, 65536), UNO_OK);
-        assert_true(net_can_send(tx));
+        assert_int_equal(net_end_shape(tx, 2, 65536, 0), UNO_OK);
+        assert_int_equal(net_end_shape(rx, 2, 65536, 0), UNO_OK);
+        assert_true(net_can_send(tx, sizeof lent));
         struct net_slot *head = net_send_head(tx);
         head->bytes = sizeof lent;
         assert_true(net_try_lend(tx, head, lent, sizeof lent));
         net_post(tx, 7);
         assert_int_equal(net_arrived(rx, 7), NET_ARRIVED);
         if (reads)
-            assert_ptr_equal(net_recv_payload(rx), lent);
+            assert_ptr_equal(net_recv_payload(rx, sizeof lent), lent);
         call_start(&call, withdraw, tx);
         if (reads) {
             nap_ms(20);
             assert_int_equal(atomic_load(&call.done), 0);
         } else {
             assert_int_equal(call_end(&call), UNO_OK);
-            assert_null(net_recv_payload(rx)); /* too late */
+            assert_null(net_recv_payload(rx, sizeof lent)); /* too late */
         }
         net_release(rx);
         if (reads)
             assert_int_equal(call_end(&call), UNO_OK);
     }
+    destroy(2);
+}
+
+/* Messages of every size in any order: k of them always fit, none is written over before it is released. */
+static void payloads_go_round_their_room(void **state)
+{
+    (void)state;
+    static const struct { int k; uint32_t stride; size_t room; } shapes[] = {
+        {2, 64, 64}, {2, 4096, 0}, {2, 65536, 0}, {8, 8192, 65536}, {2, 65536, 1 << 20}, {3, 1 << 20, 1 << 20}};
+    struct { uint32_t number; uint64_t bytes; } sent[256];
+    struct rng rng;
+    struct net_end *tx, *rx;
+    make(2, 5);
+    rng_seed(&rng, 7);
+    assert_int_equal(net_end_get(comms[0]->net, true, 1, 0, false, &tx), UNO_OK);
+    assert_int_equal(net_end_get(comms[1]->net, false, 0, 0, false, &rx), UNO_OK);
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        assert_int_equal(net_end_shape(tx, shapes[s].k, shapes[s].stride, shapes[s].room), UNO_OK);
+        assert_int_equal(net_end_shape(rx, shapes[s].k, shapes[s].stride, shapes[s].room), UNO_OK);
+        uint32_t head = 0, tail = 0;
+        for (int i = 0; i < 4000 || head != tail; i++) {
+            uint64_t bytes = rng_below(&rng, 1 + (shapes[s].stride >> rng_below(&rng, 8)));
+            bool send = i < 4000 && head - tail < ARRAY_LEN(sent) - 1 && rng_below(&rng, 2);
+            if (send && net_can_send(tx, bytes)) {
+                struct net_slot *h = net_send_head(tx);
+                *h = (struct net_slot){.bytes = bytes, .kind = NET_SLOT_BYTES};
+                sent[head % ARRAY_LEN(sent)].number = tx->next;
+                sent[head++ % ARRAY_LEN(sent)].bytes = bytes;
+                memset(net_send_payload(tx), (int)(tx->next & 255), bytes);
+                net_post(tx, 9);
+            } else if (send) {
+                assert_true(head - tail >= (uint32_t)shapes[s].k);
+            } else if (head != tail) {
+                bytes = sent[tail % ARRAY_LEN(sent)].bytes;
+                assert_int_equal(net_arrived(rx, 9), NET_ARRIVED);
+                const unsigned char *p = net_recv_payload(rx, bytes);
+                assert_non_null(p);
+                for (uint64_t b = 0; b < bytes; b += 61)
+                    assert_int_equal(p[b], sent[tail % ARRAY_LEN(sent)].number & 255);
+                tail++;
+                net_release(rx);
+            }
+        }
+    }
+    assert_true(net_can_send(tx, 64)); /* a peer that points outside its room */
+    struct net_slot *h = net_send_head(tx);
+    *h = (struct net_slot){.bytes = 64, .kind = NET_SLOT_BYTES};
+    net_post(tx, 9);
+    h->address = rx->room - 32;
+    assert_int_equal(net_arrived(rx, 9), NET_ARRIVED);
+    assert_null(net_recv_payload(rx, 64));
+    net_release(rx);
     destroy(2);
 }
 
@@ -531,7 +583,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(event_behind_event), cmocka_unit_test(event_recorded_again), cmocka_unit_test(event_after_failure),
         cmocka_unit_test(failed_behind_event), cmocka_unit_test(many_communicators), cmocka_unit_test(two_threads_in_one),
         cmocka_unit_test(deadline_beside_a_waiter), cmocka_unit_test(request_beside_another), cmocka_unit_test(empty_messages),
-        cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand),
+        cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand), cmocka_unit_test(payloads_go_round_their_room),
         cmocka_unit_test(dead_rank_late),
         cmocka_unit_test(fork_and_join), cmocka_unit_test(destroy_in_group),
         cmocka_unit_test(queued_after_finalize), cmocka_unit_test(too_many_tiles),

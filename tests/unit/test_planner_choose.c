@@ -159,15 +159,20 @@ static void slots_keep_their_limits(void **state)
             s.memory_limit = limit;
             struct planner *p = new_planner(&s);
             struct choice c = choose(p, UNO_ALL_TO_ALL, 1 << 22, 0);
-            assert_true(most_sends(c.plan) * (uint64_t)c.k * c.tile_bytes <= limit);
-            assert_true(c.tile_bytes == 262144 || most_sends(c.plan) * (uint64_t)c.k * c.tile_bytes * 2 > limit);
+            assert_true(most_sends(c.plan) * c.room_bytes <= limit && (uint64_t)c.k * c.tile_bytes <= c.room_bytes);
+            assert_true(c.room_bytes == 2097152 || most_sends(c.plan) * (c.room_bytes + 64) > limit);
+            planner_free(p);
+            s.algo = "ring";
+            p = new_planner(&s);
+            c = choose(p, UNO_BROADCAST, 1 << 22, 0);
+            assert_true(n == 2 || c.tile_bytes < 1 << 18); /* every rank passes on while the root still writes */
             planner_free(p);
         }
     struct planner_settings s = settings_for(2, NULL, "flat");
     struct planner *p = new_planner(&s);
-    assert_int_equal(choose(p, UNO_ALL_REDUCE, 1 << 24, 0).tile_bytes, 262144);
-    assert_int_equal(choose(p, UNO_ALL_REDUCE, 65536, 0).tile_bytes, 65536); /* 4 tiles of 256 KB */
-    assert_int_equal(choose(p, UNO_ALL_REDUCE, 4096, 0).tile_bytes, 4096);
+    assert_int_equal(choose(p, UNO_ALL_REDUCE, 1 << 24, 0).tile_bytes, 1048576); /* half the room */
+    assert_int_equal(choose(p, UNO_ALL_REDUCE, 65536, 0).tile_bytes, 262144);    /* both ranks do the same: one tile */
+    assert_int_equal(choose(p, UNO_ALL_REDUCE, 4096, 0).tile_bytes, 16384);
     assert_int_equal(choose(p, UNO_ALL_REDUCE, 4095, 0).tile_bytes, 16384);  /* one tile */
     assert_int_equal(choose(p, UNO_ALL_REDUCE, 33, 0).tile_bytes, 192);
     assert_int_equal(choose(p, UNO_ALL_REDUCE, 0, 0).tile_bytes, 64);
@@ -300,7 +305,7 @@ static void simulation_agrees(void **state)
                 assert_int_equal(planner_propose(p, &req, &list), UNO_OK);
                 uint64_t best = UINT64_MAX, chosen = 0;
                 for (int i = 0; i < list.count; i++) {
-                    struct sim_options opt = {.costs = s.costs, .k = list.c[i].k, .tile_bytes = list.c[i].tile_bytes};
+                    struct sim_options opt = {.costs = s.costs, .k = list.c[i].slots.k, .tile_bytes = list.c[i].slots.tile_bytes};
                     struct sim_result result;
                     assert_int_equal(sim_run(list.c[i].kept->plan, &req, &opt, &result), UNO_OK);
                     best = MIN(best, result.total_ps);
