@@ -44,9 +44,8 @@ uno_err net_end_shape(struct net_end *e, int k, uint32_t stride, size_t room)
     int slots = MAX(k, (int)MIN(room / NEAR_UNIT, MOST_SLOTS));
     e->promised = k;
     stride = MAX((uint32_t)net_unit(stride), e->stride);
-    room = MAX(MAX(room, e->room), (size_t)k * stride);
-    room = (room + stride - 1) / stride * stride;
-    if (slots <= e->k && stride == e->stride && room == e->room)
+    room = MAX(MAX(room, e->room) / stride, (size_t)k) * stride;
+    if (slots <= e->k && stride == e->stride && room <= e->room)
         return UNO_OK;
     e->k = MAX(e->k, slots);
     e->stride = stride;
