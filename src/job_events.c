@@ -48,6 +48,25 @@ static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const 
     comm_release(c);
 }
 
+/* Nothing goes between this host and another one: communicators with ranks on both cannot go on. */
+static void on_unreachable(void *arg, int host, const char *text)
+{
+    struct job *job = arg;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c; c = c->next_in_job) {
+        int there = 0; /* acquire: pairs with comm_assemble */
+        bool ready = atomic_load_explicit(&c->ready, memory_order_acquire) != 0;
+        while (there < c->size && job->host_of[c->job_rank[there]] != host)
+            there++;
+        if (!ready || there == c->size)
+            continue;
+        char said[ERR_TEXT_BYTES];
+        snprintf(said, sizeof said, "%.900s (UNISONO_SUSPECT_TIMEOUT)", text);
+        (void)comm_fail(c, UNO_ERR_UNREACHABLE, there, true, said);
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
 static void on_message(void *arg, int from, enum watch_message kind, const void *data, size_t bytes)
 {
     if (kind == WATCH_MESSAGE_ASK)
@@ -72,6 +91,7 @@ uno_err job_watch(uno_comm *c)
 {
     struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .board = c->job->board,
                                 .net = c->job->net, .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort,
-                                .said_goodbye = said_goodbye, .on_message = on_message, .arg = c->job};
+                                .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_message = on_message,
+                                .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }

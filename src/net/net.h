@@ -376,6 +376,20 @@ void net_proc_address(const struct net_proc *proc, struct sock_address_book *boo
 uno_err net_link_get(struct net_proc *proc, int process, const struct sock_address_book *book, struct net_link **link);
 /* Queue a control frame (<= 4096 bytes, copied). Never blocks. */
 uno_err net_control_send(struct net_link *link, const void *data, size_t bytes);
+int net_control_pending(struct net_link *link); /* control frames that are not acknowledged yet; any thread */
+/* What is known of the way to a process. One socket, or attempt, speaks for all: that of the control frames. */
+enum net_way { NET_WAY_OK = 0, NET_WAY_SILENT, NET_WAY_RESET, NET_WAY_REFUSED, NET_WAY_NO_ROUTE };
+struct net_link_facts {
+    int paths;                   /* sockets that are up */
+    enum net_way state;
+    bool answers;                /* the peer's kernel acknowledges: if its process says nothing, the process is the reason */
+    bool interface_down;         /* the own one */
+    char interface[16];          /* "" = not known */
+    char from[SOCK_TEXT_BYTES], to[SOCK_TEXT_BYTES]; /* "" = not known */
+    char text[160];              /* what is wrong, "" = nothing */
+};
+/* Any thread. false: another thread is at the sockets; ask again. */
+bool net_link_facts(struct net_link *link, struct net_link_facts *facts);
 /* One round over all sockets: accept, handshake, read, write. Never blocks; returns whether anything moved. Any thread; a
  * second caller returns false at once. */
 bool net_progress(struct net_proc *proc);

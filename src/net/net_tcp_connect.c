@@ -18,7 +18,7 @@
 #define DROP_LANE_NS 2000000000ull      /* a lane that cannot connect while another one works */
 #define REFUSED_NS 1000000000ull        /* never connected, and refused: peers listen before they join, so it has ended */
 #define FIRST_GIVE_UP_NS 10000000000ull /* never connected */
-#define AGAIN_GIVE_UP_NS 5000000000ull  /* all paths lost */
+#define AGAIN_GIVE_UP_NS 5000000000ull  /* all paths lost: at least so long */
 #define RESERVE_RATIO 8
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------------- */
@@ -315,16 +315,19 @@ static void give_up(struct net_link *l, uint64_t now)
     link_down(l, false, l->was_up && l->ended_by_fin, text);
 }
 
-/* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for. */
+/* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for.
+ * A link that was up is waited for as long as a silent host is, unless FIN and refusal say that the process has ended: a firewall
+ * refuses, too. */
 static bool hopeless(const struct net_link *l, uint64_t now)
 {
-    bool refused = l->was_up || now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
+    bool refused = l->was_up ? l->ended_by_fin : now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
+    uint64_t patience = l->was_up ? MAX(AGAIN_GIVE_UP_NS, (uint64_t)(l->proc->cfg->suspect_timeout * 1e9)) : FIRST_GIVE_UP_NS;
     for (int i = 0; i < l->nlanes; i++) {
         const struct tcp_lane *n = &l->lanes[i];
         refused &= n->why == TCP_WHY_REFUSED;
         failed &= n->why != TCP_WHY_NONE && n->why != TCP_WHY_SILENT;
     }
-    return l->nlanes && (refused || (failed && now - l->first_try_ns > (l->was_up ? AGAIN_GIVE_UP_NS : FIRST_GIVE_UP_NS)));
+    return l->nlanes && (refused || (failed && now - l->first_try_ns > patience));
 }
 
 static bool link_tick(struct net_link *l, uint64_t now)
@@ -493,7 +496,7 @@ bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late)
         if (down)
             half_end(p, h, false);
         else if (now >= h->deadline_ns)
-            half_failed(p, h, h->connected ? TCP_WHY_SILENT : TCP_WHY_UNREACHABLE,
+            half_failed(p, h, h->connected ? TCP_WHY_SILENT : TCP_WHY_NO_ANSWER,
                         h->connected ? "no handshake within 2 s" : "no answer within 2 s");
         else
             again = true;

@@ -171,7 +171,8 @@ struct tcp_control {                     /* a control frame that waits for its a
     char data[];
 };
 
-enum tcp_why { TCP_WHY_NONE = 0, TCP_WHY_REFUSED, TCP_WHY_UNREACHABLE, TCP_WHY_SILENT, TCP_WHY_AUTH, TCP_WHY_LOCAL };
+enum tcp_why { TCP_WHY_NONE = 0, TCP_WHY_REFUSED, TCP_WHY_UNREACHABLE, TCP_WHY_SILENT, TCP_WHY_AUTH, TCP_WHY_LOCAL,
+               TCP_WHY_NO_ANSWER /* not even the peer's kernel */ };
 struct tcp_lane {                        /* a pair of interfaces */
     struct sock_addr from, to;
     bool bound;                          /* `from` is used */

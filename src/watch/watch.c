@@ -18,6 +18,7 @@
 #define NET_RETRY_NS 1000000ull /* another thread has the sockets: look again then, instead of spinning on a readable epoll */
 #define NET_IDLE_NS 1000000000ull /* net's descriptor fires for its timers too; this is a safety net */
 #define NET_ROUNDS 64
+#define LATE_NS 1000000000ull /* the loop came so late: the process was stopped or starved, and what seemed silent was not */
 
 enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; >= 0 = index of a peer */
 
@@ -188,7 +189,7 @@ static void serve_net(struct watch *w, bool fired)
 
 static int sleep_ms(const struct watch *w)
 {
-    uint64_t until = MIN(peers_next_ns(w), w->records_ns), now = clock_ns();
+    uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), w->records_ns), now = clock_ns();
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -201,7 +202,12 @@ static bool wait_for_events(struct watch *w)
     struct epoll_event ev[16];
     bool net_fired = false;
     sigset_t mask; /* another process's steward may want an answer */
-    int n = epoll_pwait(w->epoll, ev, ARRAY_LEN(ev), sleep_ms(w), records_mask(w, &mask));
+    int ms = sleep_ms(w);
+    int n = epoll_pwait(w->epoll, ev, ARRAY_LEN(ev), ms, records_mask(w, &mask));
+    uint64_t now = clock_ns(), due = w->woke_ns + (uint64_t)MAX(ms, 0) * 1000000u;
+    if (ms >= 0 && now > due + LATE_NS)
+        hosts_late(w, now - due, now);
+    w->woke_ns = now;
     for (int i = 0; i < n; i++) {
         int tag = (int)(int64_t)ev[i].data.u64;
         uint64_t count;
@@ -223,6 +229,8 @@ static void *steward(void *arg)
         add_net(w);
     peers_watch(w);
     records_begin(w);
+    hosts_begin(w);
+    w->woke_ns = clock_ns();
     while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* pairs with the release in watch_stop */
         bool net_fired = wait_for_events(w);
         if (w->opt.net)
@@ -231,6 +239,7 @@ static void *steward(void *arg)
         peers_timers(w, clock_ns());
         records_serve(w);
         records_tick(w, clock_ns());
+        hosts_timers(w, clock_ns());
     }
     records_end(w);
     commands_run(w); /* an abort just before the end still goes out */
@@ -284,6 +293,7 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
     memcpy(w->members, opt->members, (size_t)opt->size * sizeof *w->members);
     w->opt.members = w->members;
     TRY(peers_new(w));
+    TRY(hosts_new(w));
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (w->epoll < 0)
         return err_sys("the steward cannot make its epoll descriptor");
@@ -295,6 +305,7 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
 
 static void unprepare(struct watch *w)
 {
+    hosts_free(w);
     peers_free(w);
     free(w->members);
     w->members = NULL;

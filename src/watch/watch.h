@@ -169,13 +169,16 @@ struct watch_options {
     const struct config *cfg;
     int rank, size;
     const struct watch_member *members; /* copied */
-    struct watch_board *board;          /* of this process, outlives the watch; NULL = none */
+    struct watch_board *board;          /* of this process, outlives the watch; NULL = none: others take its steward for well */
     struct net_proc *net;               /* served by the steward; may be NULL on one host */
     /* All four are called on the steward's thread and must not wait for it (no watch_stop). on_dead: once per dead process (given
      * by its lowest rank): everyone in it is dead. text: "rank 3 (pid 12 on hostB) was killed by signal 9 (SIGKILL)" */
     void (*on_dead)(void *arg, int process, const char *text);
     /* As on_dead, but in order: the process ended after its goodbye, or its link was closed with one. NULL = not wanted. */
     void (*on_left)(void *arg, int process, const char *text);
+    /* Nothing has gone between this host and another one for UNISONO_SUSPECT_TIMEOUT: communicators with ranks on both fail. text
+     * says which hosts, interface, since when. NULL = not wanted. */
+    void (*on_unreachable)(void *arg, int host, const char *text);
     /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) NULL = nobody did. */
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "watch/watch.h"
+#include "watch/watch_notice.h"
 
 #define BOARD_MAGIC 0x6472616f62756eull
 #define BOARD_COMMS 512           /* the oldest destroyed ones make room; more than that alive are not listed, and counted */
@@ -62,6 +63,7 @@ struct board_page {
     uint64_t position_ns;
     struct board_stack stacks[BOARD_STACKS];
     struct board_comm comms[BOARD_COMMS];
+    struct steward_page steward;
 };
 
 struct watch_board {              /* the owner's handle */

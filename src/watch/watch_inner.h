@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "watch/watch.h"
+#include "watch/watch_board.h"
 #include "watch/watch_frame.h"
 #include "watch/watch_process.h"
 #include "watch/watch_report.h"
@@ -33,7 +34,31 @@ struct peer {                 /* one per process of the job, in the order of the
     } inbox;
     struct records records;   /* processes of this host, our own too */
     char text[FRAME_TEXT_BYTES]; /* PEER_DEAD, PEER_LEFT: the sentence */
+    uint64_t gone_ns;         /* PEER_DEAD, PEER_LEFT: when that was learned */
+    /* processes of this host */
+    uint32_t beat, stalled, resumed, notices; /* as last seen there */
+    uint64_t beat_ns;         /* when `beat` last changed */
+    bool mute;                /* its steward does not run: stopped, frozen, starved */
 };
+
+enum host_state { HOST_HEARD = 0, HOST_MUTE /* its kernel answers, its hub does not */, HOST_SILENT };
+struct host {                 /* what the hub knows of another host */
+    int hub;                  /* index of the peer that says it is the hub there */
+    uint32_t generation;
+    bool heard;               /* ever */
+    enum host_state state;
+    bool told, failed;        /* SILENT: it was said; communicators were told to fail */
+    uint64_t heard_ns;        /* when something last came from there; before that, when that could first be expected */
+    uint64_t beat_ns;         /* when the next heartbeat goes there */
+    int turn;                 /* whose turn it is to be asked while the hub there is silent */
+    uint64_t answered_ns;     /* a heartbeat of theirs was last answered by us, who are not the hub */
+    uint64_t sent_ns, sent_at_ns; /* their newest heartbeat: their clock, and ours when it came */
+    bool offset_known;        /* our clock = theirs + offset_ns, within error_ns; measured at offset_at_ns */
+    int64_t offset_ns;
+    uint64_t error_ns, offset_at_ns;
+    struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
+};
+struct pair { int32_t a, b; };/* hosts that do not reach each other, as somebody said; a < b */
 
 enum command_kind { COMMAND_ABORT, COMMAND_CONTROL, COMMAND_DOWN, COMMAND_TELL };
 struct command {              /* from other threads to the steward */
@@ -67,6 +92,15 @@ struct watch {
     int npeers, self;         /* self: index of the own process */
     int epoll, net_fd;
     uint32_t message_id;      /* of the last message sent */
+    struct steward_page *page, *private_page; /* own; private: there is no board */
+    struct host *hosts;       /* by host index; the own one is not used */
+    int nhosts, own_host;
+    bool hub;                 /* this process is its host's hub */
+    uint64_t tick_ns;         /* next look at boards and hosts */
+    uint64_t woke_ns;         /* the steward's loop was here last */
+    uint64_t beat_step_ns, tick_step_ns;
+    struct pair pairs[64];
+    int npairs;
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t records_ns;      /* next records_tick */
@@ -90,7 +124,6 @@ void peers_timers(struct watch *w, uint64_t now);
 uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns);
 struct peer *peer_find(struct watch *w, int process); /* NULL = there is none */
-bool peers_am_hub(const struct watch *w);       /* of this host */
 bool peer_is_local(const struct watch *w, const struct peer *p);
 void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes);
 /* One control frame; drops what cannot be sent, and says so once. */
@@ -98,7 +131,25 @@ bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes)
 void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text);
 void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks);
 
+void peers_hub_changed(struct watch *w);        /* we are the hub now: say what the one before may have left unsaid */
+
+/* watch_hosts.c: who is a host's hub, and which hosts are heard. */
+uno_err hosts_new(struct watch *w);
+void hosts_free(struct watch *w);
+void hosts_begin(struct watch *w);
+void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now); /* we did not run for so long: silence was ours */
+void hosts_timers(struct watch *w, uint64_t now);
+uint64_t hosts_next_ns(const struct watch *w);
+bool hosts_is_hub(const struct watch *w);
+void hosts_heard(struct watch *w, const struct peer *from, uint64_t when_ns); /* anything came from there */
+uno_err hosts_beat(struct watch *w, const struct peer *from, const void *data, size_t bytes, uint64_t when_ns);
+void hosts_pair_said(struct watch *w, const struct peer *from, const void *data, size_t bytes);
+struct peer *hosts_hub_of(struct watch *w, int host); /* whom to tell what is for that host; NULL = nobody is left there */
+/* "hosts a (ranks 0-1) and b (ranks 2-3) do not reach each other ..." */
+void hosts_pair_text(const struct watch *w, int host, uint64_t now, char *buf, size_t buf_bytes);
+
 /* watch_message.c: messages longer than a frame. */
+enum { MESSAGE_PAIR = 1 }; /* the stewards' own kinds, below WATCH_MESSAGE_FIRST */
 void message_send(struct watch *w, struct peer *to, uint8_t kind, const void *data, size_t bytes);
 /* A part came. UNO_ERR_PARSE: it does not fit to what came before; what was there is forgotten. */
 uno_err message_part(struct watch *w, struct peer *from, const void *data, size_t bytes);

@@ -32,6 +32,8 @@ static void deliver(struct watch *w, const struct peer *from, uint8_t kind, cons
     if (kind >= WATCH_MESSAGE_FIRST) {
         if (w->opt.on_message && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
             w->opt.on_message(w->opt.arg, from->process, (enum watch_message)kind, data, bytes);
+    } else if (kind == MESSAGE_PAIR) {
+        hosts_pair_said(w, from, data, bytes);
     } else {
         LOG(LOG_INFO, LOG_WATCH, "rank %d sent a message of kind %d, which is not known here; ignored", from->process, kind);
     }

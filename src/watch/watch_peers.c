@@ -2,8 +2,8 @@
 /*
  * watch_peers.c - who of the job lives, and who is told of an end.
  *
- * A process sees the ends of its own host's processes by itself. The *hub* of a host, its lowest process that is still with us,
- * tells the processes of other hosts; when a hub is gone the next one repeats all that it might have left unsaid. Hearing of a
+ * A process sees the ends of its own host's processes by itself. The *hub* of a host (watch_hosts.c says who that is) tells the
+ * processes of other hosts; when a hub is gone the next one repeats all that it might have left unsaid. Hearing of a
  * death twice does no harm. A host that dies as a whole has no hub: then the end of all connections speaks (FIN without
  * goodbye, and no word from a hub), and who sees it tells everyone. Runs on the steward's thread only.
  */
@@ -130,19 +130,6 @@ static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
     (void)peer_send(w, to, buf, frame_write(f, buf));
 }
 
-/* The hub of our host: the lowest process that is there and has not said goodbye. Our own goodbye does not count here: as long as
- * we run we go on telling, so that nothing falls between us and the next hub. */
-bool peers_am_hub(const struct watch *w)
-{
-    for (int i = 0; i < w->self; i++) {
-        const struct peer *p = &w->peers[i];
-        if (peer_is_local(w, p) && p->state == PEER_ALIVE &&
-            !(w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)))
-            return false;
-    }
-    return true;
-}
-
 /* Is p the hub of another host, as far as is known here? */
 static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
 {
@@ -159,7 +146,7 @@ static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
 static void link_hubs(struct watch *w, bool starting)
 {
     struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
-    if (!w->opt.net || !peers_am_hub(w))
+    if (!w->opt.net || !hosts_is_hub(w))
         return;
     for (int i = starting ? w->self + 1 : 0; i < w->npeers; i++)
         if (!w->peers[i].link && is_hub_elsewhere(w, &w->peers[i]))
@@ -181,6 +168,12 @@ static void tell_local_deaths(struct watch *w)
     for (int i = 0; i < w->npeers; i++)
         if (w->peers[i].state == PEER_DEAD && peer_is_local(w, &w->peers[i]))
             tell(w, &w->peers[i], false);
+}
+
+void peers_hub_changed(struct watch *w)
+{
+    tell_local_deaths(w);
+    link_hubs(w, false);
 }
 
 void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks)
@@ -212,7 +205,7 @@ enum source { SEEN_HERE, SEEN_AS_FIN, TOLD };
 /* After a process of our host is gone: pass it on if that is our task now. A hub that was left out may have been the one to do so. */
 static void pass_on(struct watch *w, const struct peer *p)
 {
-    if (!peers_am_hub(w))
+    if (!hosts_is_hub(w))
         return;
     if (p < &w->peers[w->self])
         tell_local_deaths(w);
@@ -226,6 +219,7 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
     if (p->state != PEER_ALIVE)
         return;
     p->state = PEER_DEAD;
+    p->gone_ns = clock_ns();
     stop_looking(w, p);
     snprintf(p->text, sizeof p->text, "%s", text);
     LOG(LOG_INFO, LOG_WATCH, "%s", text);
@@ -246,6 +240,7 @@ static void peer_left(struct watch *w, struct peer *p)
     char name[256];
     peer_name(w, p, name, sizeof name);
     p->state = PEER_LEFT;
+    p->gone_ns = clock_ns();
     stop_looking(w, p);
     snprintf(p->text, sizeof p->text, "%s left the job", name);
     LOG(LOG_DEBUG, LOG_WATCH, "%s", p->text);
@@ -363,19 +358,29 @@ void peers_timers(struct watch *w, uint64_t now)
 
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns)
 {
-    struct frame f;
-    (void)when_ns;
+    struct frame f = {0};
     struct peer *sender = peer_find(w, from);
     /* net tells the end of a link only when it knows the address and has tried once more. */
     if (w->opt.net && sender && sender != &w->peers[w->self] && get_link(w, sender) != UNO_OK)
         LOG(LOG_INFO, LOG_WATCH, "the end of rank %d's process may go unnoticed: %s", from, err_text());
-    bool is_part = frame_kind_of(data, bytes) == FRAME_PART && sender && sender != &w->peers[w->self];
-    if ((is_part ? message_part(w, sender, data, bytes) : frame_read(data, bytes, &f)) != UNO_OK) {
+    int kind = frame_kind_of(data, bytes);
+    uno_err err = kind ? UNO_OK : UNO_ERR_PARSE;
+    if (kind == FRAME_PART || kind == FRAME_BEAT) {
+        if (!sender || sender == &w->peers[w->self])
+            err = err_set(UNO_ERR_PARSE, "there is no such process");
+        else if (kind == FRAME_PART)
+            err = message_part(w, sender, data, bytes);
+        else
+            err = hosts_beat(w, sender, data, bytes, when_ns);
+    } else if (kind) {
+        err = frame_read(data, bytes, &f);
+    }
+    if (err != UNO_OK) {
         LOG(LOG_INFO, LOG_WATCH, "from rank %d: %s; ignored", from, err_text());
         return;
     }
-    if (is_part)
-        return;
+    if (sender)
+        hosts_heard(w, sender, when_ns);
     if (f.kind == FRAME_ABORT && !atomic_load_explicit(&w->leaving, memory_order_relaxed)) {
         w->opt.on_abort(w->opt.arg, f.comm_id, (uno_err)f.code, f.rank, f.text);
     } else if (f.kind == FRAME_DEATH) {

@@ -161,7 +161,7 @@ void records_tick(struct watch *w, uint64_t now)
     w->records_ns = now + TICK_NS;
     if (w->opt.board)
         stack_check(w->opt.board->page);
-    if (!peers_am_hub(w))
+    if (!hosts_is_hub(w))
         return;
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # "Hosts" that are network namespaces on one bridge, started by `unisono run`: who shares memory, whom TCP reaches, what a link
-# that goes down or is slow does. Usage: netns.sh UNISONO CONFORM ipv4|ipv6|down|slow. Exit status 77: not possible here.
+# that goes down or is slow does, and what is said of it. Usage: netns.sh UNISONO CONFORM PART (see the end). Exit status 77: not
+# possible here.
 set -eu
 unisono=$1 conform=$2 what=$3
 id=$$
@@ -81,6 +82,27 @@ conforms() { # ranks of each host, set
     sort -u -k4 "$dir/out" | head -n 1
 }
 
+# A long job of two ranks a host, in the background, sending.
+start_job() {
+    hosts 2 "$@" --env UNISONO_TIMEOUT=60 --keep-going -- "$unisono" perf all_reduce -b 1M -e 1M -n 1000000 >"$dir/out" 2>"$dir/err" &
+    job=$!
+    condition 60 "the job did not begin to send" in_host 3 sh -c '[ "$(cat /sys/class/net/host/statistics/tx_bytes)" -gt 5000000 ]'
+}
+ended() { ! kill -0 "$job" 2>/dev/null; }
+job_ends() { # limit
+    status=0
+    condition "$1" "the job did not end within $1 s" ended
+    wait "$job" || status=$?
+    job=
+}
+signal_host() { for p in $(ip netns pids "uno-$id-$1"); do kill "-$2" "$p"; done; }
+in_rank_pid() { # rank: its process
+    for p in $(ip netns pids "uno-$id-$(($1 / 2 + 1))"); do
+        if tr '\0' '\n' <"/proc/$p/environ" | grep -qx "UNISONO_RANK=$1" && grep -q '^unisono' "/proc/$p/comm"; then echo "$p"; return; fi
+    done
+}
+never_dead() { grep -v '^unisono run\|^  | ' "$dir/err" | grep 'has ended\|was killed\|exited with\|is dead' && fail "a living process was said to be dead"; :; }
+
 case $what in
 ipv4 | ipv6)
     conforms 1 pairwise
@@ -92,25 +114,58 @@ slow)
     in_host 2 tc qdisc add dev host root tbf rate 20mbit burst 16kb latency 50ms
     conforms 1 pairwise
     ;;
-down)
-    # Every rank gets an error by the deadline; nobody hangs.
-    start=$(date +%s)
-    hosts 2 --env UNISONO_TIMEOUT=8 --keep-going -- \
-        "$unisono" perf all_reduce -b 1M -e 1M -n 1000000 >"$dir/out" 2>"$dir/err" &
-    job=$!
-    condition 60 "the job did not begin to send" in_host 3 sh -c '[ "$(cat /sys/class/net/host/statistics/tx_bytes)" -gt 5000000 ]'
-    in_host s ip link set port2 down
+down | drop | reject)
+    # The hosts are named, and the interface; every rank gets an error by the deadline; nobody hangs; nobody is said to be dead.
+    start_job --env UNISONO_SUSPECT=1.5 --env UNISONO_SUSPECT_TIMEOUT=5
+    case $what in
+    down) in_host s ip link set port2 down ;;
+    drop) # frames for a machine that is not there; hosts 2 and 3 only: both reach host 1
+        in_host 2 ip neigh replace 10.214.0.3 lladdr 02:75:6e:6f:00:99 dev host nud permanent
+        in_host 3 ip neigh replace 10.214.0.2 lladdr 02:75:6e:6f:00:99 dev host nud permanent ;;
+    reject)
+        in_host 2 ip route add unreachable 10.214.0.3/32
+        in_host 3 ip route add unreachable 10.214.0.2/32 ;;
+    esac
     cut=$(date +%s)
-    status=0
-    ended() { ! kill -0 "$job" 2>/dev/null; }
-    condition 60 "the job did not end within 60 s after its link was cut" ended
-    wait "$job" || status=$?
-    job=
+    job_ends 60
     [ $status != 0 ] || fail "the job ended well without a link"
-    echo "link down $((cut - start)) s after the start; ended $(($(date +%s) - cut)) s later, status $status:"
+    echo "$what; ended $(($(date +%s) - cut)) s later, status $status:"
+    grep -m 4 'do not reach each other' "$dir/err" || fail "nobody says which hosts do not reach each other"
+    hosts='(ranks 2-3)'
+    [ "$what" = down ] || hosts='(ranks [24]-[35]) and [^ ]* (ranks [24]-[35])'
+    grep 'do not reach each other' "$dir/err" | grep -qv "$hosts" && fail "a pair of hosts is blamed that is well"
+    grep -q 'do not reach each other: nothing was heard for [0-9.]* s; interface host.* 10.214.0.[123].* -> ' "$dir/err" || fail "no interface is named"
+    [ "$what" = down ] || grep 'rank 0:.*do not reach each other' "$dir/err" | grep -q "$hosts" || fail "host 1 was not told"
     ranks=$(sed -n 's/.*perf: rank \([0-9]\): .*UNO_ERR_.*/\1/p' "$dir/err" | sort -u | wc -l)
-    grep -m 3 'UNO_ERR_' "$dir/err" || :
     [ "$ranks" = 6 ] || fail "only $ranks of 6 ranks say why"
+    grep 'UNO_ERR_' "$dir/err" | grep -v UNO_ERR_UNREACHABLE && fail "another error than the cut"
+    never_dead
+    ;;
+suspend)
+    # All processes of host 2 are stopped for 4 s: nothing is said to be dead or unreachable, nothing fails.
+    start_job
+    before=$(in_host 3 cat /sys/class/net/host/statistics/tx_bytes)
+    signal_host 2 STOP
+    sleep 4
+    signal_host 2 CONT
+    condition 20 "the job does not go on" in_host 3 sh -c "[ \"\$(cat /sys/class/net/host/statistics/tx_bytes)\" -gt $((before + 200000000)) ]"
+    kill -0 "$job" 2>/dev/null || fail "the job ended"
+    grep -i 'unreach\|not reach\|UNO_ERR' "$dir/err" && fail "a suspended host was taken for an unreachable one"
+    never_dead
+    ;;
+hub)
+    # The hub of host 2 is stopped: rank 3 speaks for it. Rank 3 is told of a death on host 3, and a death on host 2 is told.
+    start_job --env UNISONO_DEBUG=info
+    hub=$(in_rank_pid 2)
+    kill -STOP "$hub"
+    condition 10 "nobody took over" grep -q 'rank 3:.*speaks for its host now' "$dir/err"
+    grep -i 'unreach\|not reach\|UNO_ERR' "$dir/err" && fail "a stopped hub was taken for an unreachable host"
+    kill -9 "$(in_rank_pid 5)"
+    condition 10 "rank 3 does not know of the death" grep -q 'perf: rank 3: .*rank 5 .*killed by signal 9' "$dir/err"
+    kill -CONT "$hub"
+    condition 10 "the hub does not know of the death" grep -q 'perf: rank 2: .*rank 5 .*killed by signal 9' "$dir/err"
+    grep 'rank [0-4] (pid.*was killed' "$dir/err" && fail "a living process was said to be dead"
+    job_ends 60
     ;;
 *)
     echo "unknown part '$what'"

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_notice.h - what a steward shows the other stewards of its host, in a part of its process's board: that it runs, since when
+ * it is the hub, that somebody in its process waits without progress, and what the hub has to say to everybody on the host. Its
+ * owner alone writes. Private to src/watch.
+ */
+#ifndef UNO_WATCH_NOTICE_H
+#define UNO_WATCH_NOTICE_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE };
+#define NOTICE_TEXT_BYTES 1200
+#define STEWARD_NOTICES 8
+struct notice {
+    _Atomic uint32_t number;     /* 0 while it is written; release, pairs with the acquire in notice_read */
+    int32_t kind;                /* enum notice_kind */
+    int32_t host;                /* UNREACHABLE */
+    uint32_t zero;
+    uint64_t comm_id;            /* VERDICT; 0 = of no communicator */
+    char text[NOTICE_TEXT_BYTES];
+};
+struct steward_page {
+    /* Counters: only that they change matters. Relaxed: nothing is passed through them. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t beat; /* while the steward runs */
+    _Atomic uint32_t generation; /* of the owner's time as hub; 0 = it never took over */
+    _Atomic uint32_t stalled;    /* while somebody in the process waits without progress; any thread of it */
+    _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
+    _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
+    struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
+};
+
+void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, const char *text);
+/* Copy notice `number`. false: it is gone. */
+bool notice_read(const struct steward_page *s, uint32_t number, struct notice *copy);
+
+#endif
