@@ -140,6 +140,34 @@ static bool before(const struct judge *j, const struct fault *a, const struct fa
     return a->priority < b->priority;
 }
 
+/* Faults before facts, what was seen before what was told, the earliest first. */
+static int compare_faults(const void *a, const void *b)
+{
+    const struct fault *x = a, *y = b;
+    if (is_fact(x) != is_fact(y))
+        return is_fact(x) - is_fact(y);
+    if (x->told != y->told)
+        return x->told - y->told;
+    if (x->since_ns != y->since_ns)
+        return x->since_ns - 1 < y->since_ns - 1 ? -1 : 1; /* 0, not known, is last */
+    return x->priority - y->priority;
+}
+
+static void fault_free(struct fault *x)
+{
+    free(x->culprits);
+    free(x->cycle);
+}
+
+/* When a whole cluster goes down there are many; the first ones matter. */
+static void keep_earliest(struct judge *j)
+{
+    if (j->nfaults > 1)
+        qsort(j->faults, (size_t)j->nfaults, sizeof *j->faults, compare_faults);
+    for (; j->nfaults > KEPT_FAULTS; j->nfaults--)
+        fault_free(&j->faults[j->nfaults - 1]);
+}
+
 static int choose(struct judge *j, bool *folded)
 {
     for (int b = 0; b < j->nfaults; b++) {
@@ -172,16 +200,46 @@ static uint64_t identity_of(const struct fault *x)
     return id;
 }
 
+/* Since when a wait can not be explained by somebody who had not come yet. */
+static uint64_t unexplained_since(const struct wait *w)
+{
+    return !w->p2p && w->group->nabsent == 0 ? w->group->full_ns : w->since_ns;
+}
+
+/* Is a wait on the way from this rank, through all it waits for, a young one? Then the whole chain moves on. */
+static bool chain_moves(struct judge *j, int rank)
+{
+    memset(j->mark, 0, (size_t)j->size);
+    j->mark[rank] = 1;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t i = 0; i < j->nwaits; i++) {
+            const struct wait *w = &j->waits[i];
+            if (j->mark[w->rank] != 1)
+                continue;
+            if (age_of(j, unexplained_since(w)) < j->stall_ns)
+                return true;
+            for (int k = 0; k < (w->p2p ? 1 : w->group->nabsent); k++) {
+                int to = w->p2p ? w->on : w->group->absent[k];
+                more = more || (to >= 0 && !j->mark[to]);
+                if (to >= 0 && !j->mark[to])
+                    j->mark[to] = 1;
+            }
+        }
+    }
+    return false;
+}
+
 /* Nothing was found: nothing is wrong, or somebody waits very long and nobody can tell why. */
 static void say_nothing_found(struct judge *j, struct verdict *v)
 {
     const struct wait *longest = NULL;
     for (uint32_t i = 0; i < j->nwaits; i++)
-        if (!longest || j->waits[i].since_ns < longest->since_ns)
+        if (!longest || unexplained_since(&j->waits[i]) < unexplained_since(longest))
             longest = &j->waits[i];
     struct out o = out_of(v->headline, sizeof v->headline);
-    uint64_t age = longest ? age_of(j, longest->since_ns) : 0;
-    if (age >= 2 * j->stall_ns) {
+    uint64_t age = longest ? age_of(j, unexplained_since(longest)) : 0;
+    if (age >= 2 * j->stall_ns && !chain_moves(j, longest->rank)) {
         v->kind = VERDICT_KIND_UNKNOWN;
         v->sure = VERDICT_GUESS;
         v->fault = true;
@@ -243,7 +301,8 @@ static uno_err judge(struct judge *j, struct verdict *v)
     rules_run(j);
     if (j->no_memory)
         return UNO_ERR_MEMORY;
-    bool folded[MOST_FAULTS] = {false};
+    keep_earliest(j);
+    bool folded[KEPT_FAULTS] = {false};
     int best = choose(j, folded);
     if (best < 0)
         say_nothing_found(j, v);
@@ -264,10 +323,9 @@ uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v)
     j->size = f->size;
     j->stall_ns = f->stall_ns ? f->stall_ns : STALL_NS;
     uno_err err = judge(j, v);
-    for (int i = 0; i < j->nfaults; i++) {
-        free(j->faults[i].culprits);
-        free(j->faults[i].cycle);
-    }
+    for (int i = 0; i < j->nfaults; i++)
+        fault_free(&j->faults[i]);
+    free(j->faults);
     graph_free(j);
     free(j);
     return err;

@@ -20,6 +20,7 @@ struct group {                /* one communicator */
     uint32_t number;          /* the lowest collective that runs somewhere; 0 = none does */
     const struct verdict_event *sample; /* that call, of the rank that waits longest */
     uint64_t since_ns;        /* the first rank waits in it since then */
+    uint64_t full_ns;         /* the last of those who have called it did so then */
     uint64_t moved_ns;        /* something of it last moved then; 0 = nobody counts */
     bool waited;              /* the program of some rank stands still for it */
     bool mismatched;          /* its calls do not fit together: who waits in it waits because of that */
@@ -53,7 +54,7 @@ struct fault {
     int32_t *culprits;        /* ascending */
     int nculprits;
 };
-#define MOST_FAULTS 48
+#define KEPT_FAULTS 64 /* of all that are found, the earliest are compared with each other */
 
 struct judge {
     const struct verdict_facts *f;
@@ -69,8 +70,9 @@ struct judge {
     uint32_t *first_wait;     /* size + 1 entries */
     bool *blocked;            /* by rank: it has a wait that is old enough to explain why others wait for it */
     unsigned char *mark;      /* by rank, scratch of reach() */
-    struct fault faults[MOST_FAULTS];
+    struct fault *faults;
     int nfaults;
+    size_t cap_faults;
     bool no_memory;
 };
 
@@ -87,6 +89,7 @@ const struct group *group_of(const struct judge *j, const struct verdict_comm *c
 bool is_ahead(uint32_t a, uint32_t b);                               /* numbers: a after b, also around zero */
 bool stands(const struct verdict_rank *r);                           /* stopped, traced, frozen */
 bool gone(const struct verdict_rank *r);                             /* dead, left, never joined, silent, unheard of */
+/* verdict_reach.c */
 /* Mark culprits with 2 and everyone who waits for them, directly or not, with 1, in j->mark. Returns how many wait. */
 int reach(struct judge *j, const int32_t *culprits, int n);
 /* A circle of waits, into *cycle (allocated) and *n; n 0 = there is none. The ranks in `used` are left out. */
@@ -105,9 +108,18 @@ int shifted(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t
 /* Of two ledgers with equal calls: the first number at which call sites part for good, by one. 0: none. */
 uint32_t site_shift(const struct verdict_comm *a, const struct verdict_comm *b, int *shift);
 
-/* verdict_rules.c: find all faults. */
+/* verdict_rules.c, verdict_rules_calls.c, verdict_rules_paths.c: find all faults. */
 void rules_run(struct judge *j);
-struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n); /* NULL: no room or memory */
+void find_mismatches(struct judge *j);
+void find_failed(struct judge *j);
+void find_unreachable(struct judge *j);
+void find_inside(struct judge *j);
+int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */
+void sort_ranks(int32_t *list, int n);
+bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */
+bool starved(const struct verdict_process *p);                       /* ready to run, and without a processor most of the time */
+bool somebody_waits(const struct judge *j, const struct group *g);   /* in its collective */
+struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n); /* NULL: no memory. Valid until the next one is added */
 
 /* verdict_say.c: words. */
 struct out { char *buf; size_t cap, len; };
@@ -124,9 +136,26 @@ void say_doing(struct out *o, const struct judge *j, int rank);      /* "it comp
 void say_last(struct out *o, const struct judge *j, int rank);       /* "its last operation ... ended 61.4 s ago" */
 void say_ended(struct out *o, const struct judge *j, const struct verdict_rank *r, int n); /* "was killed by signal 9 (SIGKILL)";
                                                                                         n: so many ranks are the subject */
-/* verdict_headline.c: sentences. */
+/* verdict_headline.c, verdict_say_calls.c, verdict_say_paths.c: sentences. */
+void say_stuck(struct out *o, const struct judge *j, const struct fault *x); /* 'all_reduce #17 of comm "dp" is stuck for 6.2 s: ' */
+const char *missing(const struct fault *x, bool for_good); /* what the others miss from a culprit: "never called it" */
+bool sends(const struct verdict_p2p *p);
+void add_victims(struct out *o, struct judge *j, const struct fault *x); /* "; ranks 0-2 wait for it" */
+void say_silent(struct out *o, const struct judge *j, int rank);
+void say_so_for(struct out *o, const struct judge *j, const struct fault *x);
+void say_wait(struct out *o, const struct judge *j, const struct wait *w);
+void say_pair(struct out *o, const struct judge *j, const struct verdict_link *l);
+void say_mismatch(struct out *o, struct judge *j, const struct fault *x);
+void say_off_by_one(struct out *o, struct judge *j, const struct fault *x);
+void say_comm_order(struct out *o, struct judge *j, const struct fault *x);
+void say_unmatched(struct out *o, struct judge *j, const struct fault *x);
+void say_unreachable(struct out *o, struct judge *j, const struct fault *x);
+void say_slow_link(struct out *o, struct judge *j, const struct fault *x);
+void say_slow(struct out *o, struct judge *j, const struct fault *x);
+void say_ours(struct out *o, struct judge *j, const struct fault *x);
 void headline(struct out *o, struct judge *j, const struct fault *x);
 void victims(struct out *o, const struct judge *j, int nculprits);   /* after reach() */
+/* verdict_advice.c */
 void what_next(struct out *o, const struct judge *j, const struct fault *x);
 void evidence(struct verdict *v, struct judge *j, const struct fault *x);
 

@@ -13,8 +13,10 @@
 
 struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n)
 {
-    if (j->nfaults == MOST_FAULTS)
+    if (mem_grow(&j->faults, &j->cap_faults, (size_t)j->nfaults + 1, sizeof *j->faults) != UNO_OK) {
+        j->no_memory = true;
         return NULL;
+    }
     struct fault *x = &j->faults[j->nfaults];
     *x = (struct fault){.kind = kind, .nculprits = n};
     x->culprits = mem_array((size_t)MAX(n, 1), sizeof *x->culprits);
@@ -29,16 +31,40 @@ struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *
 }
 
 /* Scratch for lists of ranks; NULL sets no_memory. */
-static int32_t *rank_list(struct judge *j)
+int32_t *rank_list(struct judge *j)
 {
     int32_t *list = mem_array((size_t)j->size, sizeof *list);
     j->no_memory = j->no_memory || !list;
     return list;
 }
 
-static bool old_enough(const struct judge *j, uint64_t since_ns)
+bool old_enough(const struct judge *j, uint64_t since_ns)
 {
     return age_of(j, since_ns) >= j->stall_ns;
+}
+
+void sort_ranks(int32_t *list, int n)
+{
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && list[k] < list[k - 1]; k--) {
+            int32_t keep = list[k];
+            list[k] = list[k - 1];
+            list[k - 1] = keep;
+        }
+}
+
+/* Is it ready to run and gets no processor? */
+bool starved(const struct verdict_process *p)
+{
+    return p->sample_ns > 0 && p->queue_permille >= 500;
+}
+
+bool somebody_waits(const struct judge *j, const struct group *g)
+{
+    for (uint32_t i = 0; i < j->nwaits; i++)
+        if (j->waits[i].group == g && !j->waits[i].p2p)
+            return true;
+    return false;
 }
 
 /* ---- ranks that are not there ------------------------------------------------------------------------------------------ */
@@ -102,183 +128,6 @@ static void find_dead(struct judge *j)
     free(done);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------------------- */
-
-/* All that do not call what most call; when opinions are even, everybody. */
-static int minority(const struct group *g, const struct call_class *classes, int nclasses, const signed char *of, int32_t *list)
-{
-    bool even = classes[0].n == classes[1].n;
-    int n = 0;
-    for (uint32_t i = 0; i < g->nseats; i++)
-        if (of[i] >= 0 && (even || of[i] > 0) && of[i] < nclasses)
-            list[n++] = g->seats[i].rank;
-    return n;
-}
-
-/* A disagreement exists from the moment the last of the classes was called. */
-static uint64_t disagree_since(const struct judge *j, const struct group *g, uint32_t number, int nclasses, const signed char *of)
-{
-    uint64_t since = 0;
-    for (int k = 0; k < nclasses; k++) {
-        uint64_t first = 0;
-        for (uint32_t i = 0; i < g->nseats; i++) {
-            const struct verdict_event *e = of[i] == k ? event_at(g->seats[i].comm, number) : NULL;
-            uint64_t t = e ? at_judge(j, g->seats[i].rank, e->start_ns) : 0;
-            first = first == 0 || (t && t < first) ? t : first;
-        }
-        since = MAX(since, first);
-    }
-    return since;
-}
-
-static void sort_ranks(int32_t *list, int n)
-{
-    for (int i = 1; i < n; i++)
-        for (int k = i; k > 0 && list[k] < list[k - 1]; k--) {
-            int32_t keep = list[k];
-            list[k] = list[k - 1];
-            list[k - 1] = keep;
-        }
-}
-
-static void mismatch_in(struct judge *j, struct group *g, signed char *of, int32_t *list)
-{
-    bool by_signature, strong = false;
-    uint32_t number = first_difference(g, &by_signature);
-    if (number == 0)
-        return;
-    struct call_class classes[MOST_CLASSES];
-    int n = classes_of(g, number, by_signature, classes, of);
-    if (n < 2)
-        return;
-    int culprits = minority(g, classes, n, of, list);
-    sort_ranks(list, culprits);
-    int shift = n == 2 && classes[0].n > classes[1].n ? shifted(classes[1].seat->comm, classes[0].seat->comm, number, &strong) : 0;
-    struct fault *x = fault_add(j, shift ? VERDICT_KIND_OFF_BY_ONE : VERDICT_KIND_MISMATCH, list, culprits);
-    if (!x)
-        return;
-    g->mismatched = true;
-    x->group = g;
-    x->number = number;
-    x->shift = shift;
-    x->since_ns = disagree_since(j, g, number, n, of);
-    x->sure = by_signature || (shift && !strong) ? VERDICT_LIKELY : VERDICT_SURE;
-}
-
-static void find_mismatches(struct judge *j)
-{
-    signed char *of = mem_array((size_t)j->size, 1);
-    int32_t *list = rank_list(j);
-    j->no_memory = j->no_memory || !of;
-    for (uint32_t i = 0; of && list && i < j->ngroups; i++)
-        if (j->groups[i].nseats > 1)
-            mismatch_in(j, &j->groups[i], of, list);
-    free(of);
-    free(list);
-}
-
-static enum verdict_kind kind_of_error(int32_t err)
-{
-    return err == UNO_ERR_PEER_DEAD ? VERDICT_KIND_DEAD : err == UNO_ERR_UNREACHABLE ? VERDICT_KIND_UNREACHABLE
-           : err == UNO_ERR_MISMATCH ? VERDICT_KIND_MISMATCH : VERDICT_KIND_ABORTED;
-}
-
-/* Communicators that have failed: the earliest cause of each, as its rank told it. Counts where no rule sees the reason itself. */
-static void find_failed(struct judge *j)
-{
-    for (uint32_t i = 0; i < j->ngroups; i++) {
-        struct group *g = &j->groups[i];
-        const struct seat *first = NULL;
-        uint64_t since = 0;
-        for (uint32_t k = 0; k < g->nseats; k++) {
-            uint64_t t = at_judge(j, g->seats[k].rank, g->seats[k].comm->failed_ns);
-            if (g->seats[k].comm->failed != UNO_OK && (!first || (t && t < since))) {
-                first = &g->seats[k];
-                since = t;
-            }
-        }
-        if (!first)
-            continue;
-        int32_t rank = first->comm->failed_rank;
-        bool known = rank >= 0 && rank < j->size;
-        struct fault *x = fault_add(j, kind_of_error(first->comm->failed), &rank, known ? 1 : 0);
-        if (!x)
-            return;
-        x->told = true;
-        x->group = g;
-        x->failed = first->comm;
-        x->since_ns = since;
-        x->sure = VERDICT_LIKELY;
-    }
-}
-
-/* ---- paths ------------------------------------------------------------------------------------------------------------------- */
-
-/* Does everything of this host stand, so that its silence says nothing of the network? */
-static bool host_stands(const struct judge *j, int host)
-{
-    bool any = false;
-    for (int r = 0; r < j->size; r++)
-        if (j->f->ranks[r].host_index == host) {
-            if (!stands(&j->f->ranks[r]))
-                return false;
-            any = true;
-        }
-    return any;
-}
-
-static bool pair_known(const struct judge *j, const struct verdict_link *l)
-{
-    for (int i = 0; i < j->nfaults; i++) {
-        const struct verdict_link *o = j->faults[i].kind == VERDICT_KIND_UNREACHABLE ? j->faults[i].link : NULL;
-        if (o && ((o->from_host == l->from_host && o->to_host == l->to_host) ||
-                  (o->from_host == l->to_host && o->to_host == l->from_host)))
-            return true;
-    }
-    return false;
-}
-
-static bool host_silent(const struct judge *j, int host)
-{
-    bool any = false;
-    for (int r = 0; r < j->size; r++)
-        if (j->f->ranks[r].host_index == host) {
-            if (!gone(&j->f->ranks[r]))
-                return false;
-            any = true;
-        }
-    return any;
-}
-
-/* The ranks of a pair's silent host; none when both sides speak. */
-static int silent_side(const struct judge *j, const struct verdict_link *l, int32_t *list)
-{
-    int n = 0;
-    int host = host_silent(j, l->to_host) ? l->to_host : host_silent(j, l->from_host) ? l->from_host : -1;
-    for (int r = 0; host >= 0 && r < j->size; r++)
-        if (j->f->ranks[r].host_index == host)
-            list[n++] = r;
-    return n;
-}
-
-static void find_unreachable(struct judge *j)
-{
-    int32_t *list = rank_list(j);
-    for (int r = 0; list && r < j->size; r++)
-        for (uint32_t i = 0; i < j->f->ranks[r].nlinks; i++) {
-            const struct verdict_link *l = &j->f->ranks[r].links[i];
-            if (l->state == VERDICT_PATH_OK || l->state == VERDICT_PATH_MUTE || pair_known(j, l) || host_stands(j, l->to_host))
-                continue;
-            struct fault *x = fault_add(j, VERDICT_KIND_UNREACHABLE, list, silent_side(j, l, list));
-            if (!x)
-                break;
-            x->link = l;
-            x->link_reporter = r;
-            x->since_ns = at_judge(j, r, l->since_ns);
-        }
-    free(list);
-}
-
 /* ---- circles ------------------------------------------------------------------------------------------------------------------ */
 
 static void add_cycle(struct judge *j, struct wait **cycle, int n, int32_t *list)
@@ -331,10 +180,29 @@ static bool destroyed(const struct group *g, int rank)
     return s && s->comm->destroyed;
 }
 
-/* Is it ready to run and gets no processor? */
-static bool starved(const struct verdict_process *p)
+/* ... while others of its host get theirs? When all are short of processors the job is oversubscribed, and nobody is slow. */
+static bool starved_alone(const struct judge *j, const struct verdict_rank *r)
 {
-    return p->sample_ns > 0 && p->queue_permille >= 500;
+    if (!starved(&r->process))
+        return false;
+    for (int i = 0; i < j->size; i++) {
+        const struct verdict_rank *o = &j->f->ranks[i];
+        if (o != r && o->host_index == r->host_index && o->process.sample_ns && 2 * o->process.queue_permille >= r->process.queue_permille)
+            return false;
+    }
+    return true;
+}
+
+/* Has it begun or ended an operation of any communicator lately? Then it is late, but moves on. */
+static bool moves_on(const struct judge *j, const struct verdict_rank *r)
+{
+    for (uint32_t i = 0; i < r->ncomms; i++) {
+        const struct verdict_comm *c = &r->comms[i];
+        const struct verdict_event *e = c->nevents ? &c->events[c->nevents - 1] : NULL;
+        if (e && !old_enough(j, at_judge(j, r->rank, MAX(e->start_ns, e->end_ns))))
+            return true;
+    }
+    return false;
 }
 
 /* What keeps this rank, seen by itself. in_p2p: a send or receive waits for it. */
@@ -351,9 +219,11 @@ static enum verdict_kind classify(const struct judge *j, const struct group *g, 
         return VERDICT_KIND_STOPPED;
     if (gone(r))
         return VERDICT_KIND_SILENT;
-    if (starved(&r->process))
+    if (starved_alone(j, r))
         return VERDICT_KIND_SLOW_RANK;
     if (r->process.run == VERDICT_RUN_RUNS && !r->process.in_library && (r->process.sample_ns == 0 || r->process.cpu_permille >= 200))
+        return VERDICT_KIND_COMPUTING;
+    if (!in_p2p && moves_on(j, r))
         return VERDICT_KIND_COMPUTING;
     return in_p2p ? VERDICT_KIND_P2P_UNMATCHED : VERDICT_KIND_RANK_ABSENT;
 }
@@ -374,14 +244,29 @@ static uint32_t site_shift_of(const struct group *g, int rank, int *shift)
     return 0;
 }
 
+/* Does anybody who waits for these ranks, directly or through others, wait for long? */
+static bool long_missed(struct judge *j, const int32_t *list, int n)
+{
+    (void)reach(j, list, n);
+    for (uint32_t i = 0; i < j->nwaits; i++)
+        if (j->mark[j->waits[i].rank] == 1 && old_enough(j, j->waits[i].since_ns))
+            return true;
+    return false;
+}
+
 static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind kind, int32_t *list)
 {
     int n = 0;
     for (int i = 0; i < g->nabsent; i++)
         if (!j->blocked[g->absent[i]] && classify(j, g, g->absent[i], false) == kind)
             list[n++] = g->absent[i];
-    if (n == 0 || (!is_final(kind) && !old_enough(j, g->since_ns)))
+    if (n == 0)
         return;
+    if (!is_final(kind) && !old_enough(j, g->since_ns)) { /* at most one link of a chain that moves on */
+        if (!long_missed(j, list, n))
+            return;
+        kind = VERDICT_KIND_COMPUTING;
+    }
     sort_ranks(list, n);
     int shift = 0;
     bool by_program = kind == VERDICT_KIND_RANK_ABSENT || kind == VERDICT_KIND_COMPUTING || kind == VERDICT_KIND_LEFT;
@@ -393,15 +278,7 @@ static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind k
     x->number = from ? from : g->number;
     x->shift = shift;
     x->since_ns = g->since_ns;
-    x->sure = from || kind == VERDICT_KIND_SILENT ? VERDICT_LIKELY : VERDICT_SURE;
-}
-
-static bool somebody_waits(const struct judge *j, const struct group *g)
-{
-    for (uint32_t i = 0; i < j->nwaits; i++)
-        if (j->waits[i].group == g && !j->waits[i].p2p)
-            return true;
-    return false;
+    x->sure = from || kind == VERDICT_KIND_SILENT || kind == VERDICT_KIND_RANK_ABSENT ? VERDICT_LIKELY : VERDICT_SURE;
 }
 
 static void find_absent_ranks(struct judge *j)
@@ -442,117 +319,6 @@ static void find_unmatched(struct judge *j)
         x->group = w->group;
         x->since_ns = w->since_ns;
         x->sure = pair ? VERDICT_LIKELY : VERDICT_SURE;
-    }
-}
-
-/* ---- all have called, and it does not end -------------------------------------------------------------------------------------- */
-
-static bool all_inside(const struct judge *j, const struct group *g)
-{
-    return g->number != 0 && g->nabsent == 0 && !g->mismatched && g->nseats == (uint32_t)g->size && somebody_waits(j, g) &&
-           old_enough(j, g->since_ns);
-}
-
-static struct fault *inside_fault(struct judge *j, struct group *g, enum verdict_kind kind, const int32_t *culprits, int n)
-{
-    struct fault *x = fault_add(j, kind, culprits, n);
-    if (x) {
-        x->group = g;
-        x->number = g->number;
-        x->since_ns = g->since_ns;
-        x->sure = VERDICT_LIKELY;
-    }
-    return x;
-}
-
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Ranks that get far fewer processors than the group's others. */
-static bool slow_ranks_inside(struct judge *j, struct group *g)
-{
-    int32_t *list = rank_list(j);
-    uint64_t *share = mem_array(g->nseats, sizeof *share);
-    int n = 0;
-    bool found = false;
-    j->no_memory = j->no_memory || !share;
-    if (list && share) {
-        for (uint32_t i = 0; i < g->nseats; i++)
-            share[i] = j->f->ranks[g->seats[i].rank].process.queue_permille;
-        qsort(share, g->nseats, sizeof *share, compare_u64);
-        uint64_t median = share[(g->nseats - 1) / 2];
-        for (uint32_t i = 0; i < g->nseats; i++) {
-            const struct verdict_process *p = &j->f->ranks[g->seats[i].rank].process;
-            if (starved(p) && p->queue_permille >= 3 * median)
-                list[n++] = g->seats[i].rank;
-        }
-        sort_ranks(list, n);
-        found = n > 0 && inside_fault(j, g, VERDICT_KIND_SLOW_RANK, list, n);
-    }
-    free(list);
-    free(share);
-    return found;
-}
-
-/* Median of what paths move, so that one slow path stands out even where nothing is known of what it should do. */
-static uint64_t usual_rate(const struct judge *j)
-{
-    uint64_t rates[256];
-    size_t n = 0;
-    for (int r = 0; r < j->size; r++)
-        for (uint32_t i = 0; i < j->f->ranks[r].nlinks && n < ARRAY_LEN(rates); i++)
-            if (j->f->ranks[r].links[i].measured_bps)
-                rates[n++] = j->f->ranks[r].links[i].measured_bps;
-    qsort(rates, n, sizeof *rates, compare_u64);
-    return n >= 3 ? rates[n / 2] : 0;
-}
-
-static bool host_in(const struct judge *j, const struct group *g, int host)
-{
-    for (uint32_t i = 0; i < g->nseats; i++)
-        if (j->f->ranks[g->seats[i].rank].host_index == host)
-            return true;
-    return false;
-}
-
-static bool slow_link_of(struct judge *j, struct group *g, uint64_t usual)
-{
-    const struct verdict_link *worst = NULL;
-    double worst_share = 1.0 / 3;
-    int reporter = 0;
-    for (int r = 0; r < j->size; r++)
-        for (uint32_t i = 0; i < j->f->ranks[r].nlinks; i++) {
-            const struct verdict_link *l = &j->f->ranks[r].links[i];
-            if (l->measured_bps == 0 || !host_in(j, g, l->from_host) || !host_in(j, g, l->to_host))
-                continue;
-            uint64_t should = MAX(l->expected_bps, usual);
-            double share = should ? (double)l->measured_bps / (double)should : 1;
-            if (share < worst_share) {
-                worst_share = share;
-                worst = l;
-                reporter = r;
-            }
-        }
-    struct fault *x = worst ? inside_fault(j, g, VERDICT_KIND_SLOW_LINK, NULL, 0) : NULL;
-    if (x) {
-        x->link = worst;
-        x->link_reporter = reporter;
-    }
-    return x != NULL;
-}
-
-static void find_inside(struct judge *j)
-{
-    uint64_t usual = usual_rate(j);
-    for (uint32_t i = 0; i < j->ngroups; i++) {
-        struct group *g = &j->groups[i];
-        if (!all_inside(j, g) || slow_ranks_inside(j, g) || slow_link_of(j, g, usual))
-            continue;
-        bool still = g->moved_ns && old_enough(j, g->moved_ns);
-        inside_fault(j, g, still ? VERDICT_KIND_FAULT_OF_OURS : VERDICT_KIND_SLOW, NULL, 0);
     }
 }
 
