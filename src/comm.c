@@ -323,7 +323,7 @@ static uno_err stream_p2p(const char *call, bool send, void *buf, size_t count, 
     TRY(check_p2p(call, comm, buf, count, type, peer, false));
     struct p2p_request *r = mem_zalloc(sizeof *r);
     if (!r)
-        return UNO_ERR_MEMORY;
+        return engine_not_issued(comm, send ? "a send" : "a receive", UNO_ERR_MEMORY);
     *r = (struct p2p_request){.send = send, .peer = peer, .type = type, .buf = buf, .bytes = count * uno_type_bytes(type),
                               .strict = true, .waited = stream == NULL, .call_site = site};
     struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = site};

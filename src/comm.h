@@ -211,6 +211,11 @@ uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
 /* Move several communicators until all operations of the list (next_in_group) are done. */
 void engine_wait_group(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
+/* A call that the other ranks make, too, could not be copied or queued: with UNO_ERR_MEMORY the communicator fails, so that nobody
+ * waits for it. Returns what the caller shall return; its sentence is the thread's. */
+uno_err engine_not_issued(uno_comm *comm, const char *what, uno_err err);
+static inline const char *p2p_word(const struct p2p_request *r) { return r->send ? "a send" : "a receive"; }
+static inline const char *op_word(const struct op *op) { return op->p2p ? p2p_word(op->p2p) : coll_name(op->req.coll); }
 void engine_kick(void);                  /* wake, or start, the progress thread */
 void engine_forked(void);                /* in a forked child: it has no progress thread yet */
 void op_free(struct op *op);

@@ -103,6 +103,15 @@ static void end_current(uno_comm *c, uno_err err)
     finish(op, err);
 }
 
+/* The thread's sentence as the other ranks shall read it: what failed here says where. */
+static void sentence_for_all(const uno_comm *c, uno_err err, char *text, size_t bytes)
+{
+    if (err >= UNO_ERR_MEMORY)
+        snprintf(text, bytes, "rank %d: %.1000s", c->rank, err_text());
+    else
+        snprintf(text, bytes, "%s", err_text());
+}
+
 /* An operation of this communicator failed here: all ranks learn it, and everything queued fails with the same cause. */
 static NOINLINE void fail_current(uno_comm *c, uno_err err)
 {
@@ -111,7 +120,7 @@ static NOINLINE void fail_current(uno_comm *c, uno_err err)
         fail_explain_mismatch(c);
     else if (err == UNO_ERR_UNREACHABLE)
         err = fail_explain_unreachable(c);
-    snprintf(text, sizeof text, "%s", err_text());
+    sentence_for_all(c, err, text, sizeof text);
     exec_cancel(c->run);
     err = comm_fail(c, err, c->rank, true, text);
     end_current(c, err);
@@ -258,7 +267,7 @@ void engine_step(uno_comm *c, bool *moved)
         char text[ERR_TEXT_BYTES];
         if (err == UNO_ERR_UNREACHABLE)
             err = fail_explain_unreachable(c);
-        snprintf(text, sizeof text, "%s", err_text());
+        sentence_for_all(c, err, text, sizeof text);
         (void)comm_fail(c, err, c->rank, true, text);
     }
     if (c->p2p_running)
@@ -540,11 +549,21 @@ uno_err engine_leave(struct op *call, uno_err err)
     return err;
 }
 
+uno_err engine_not_issued(uno_comm *c, const char *what, uno_err err)
+{
+    char text[ERR_TEXT_BYTES];
+    if (err != UNO_ERR_MEMORY || atomic_load_explicit(&c->failed, memory_order_relaxed) != UNO_OK)
+        return err;
+    snprintf(text, sizeof text, "rank %d had no memory to issue %s; the others may have made their part of it", c->rank, what);
+    return comm_fail(c, err, c->rank, true, text);
+}
+
 static uno_err issue_later(struct op *call)
 {
     struct op *op;
     uno_err err = engine_copy_call(call, &op);
     if (err != UNO_OK) {
+        err = engine_not_issued(call->comm, op_word(call), err);
         if (call->group_owns_p2p)
             free(call->p2p);
         return err;
@@ -555,6 +574,7 @@ static uno_err issue_later(struct op *call)
     }
     err = engine_queue(op);
     if (err != UNO_OK) {
+        err = engine_not_issued(op->comm, op_word(op), err);
         op_free(op);
         return err;
     }

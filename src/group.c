@@ -108,6 +108,8 @@ static struct op *issue_all(struct op *first, uno_err *err)
         bool waits = op->group_waits;
         uno_err e = engine_queue(op);
         if (e != UNO_OK) {
+            e = engine_not_issued(op->comm, op_word(op), e);
+            comm_keep_error(op->comm);
             *err = *err == UNO_OK ? e : *err;
             op_free(op);
         } else if (waits) {

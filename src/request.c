@@ -68,7 +68,7 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
 {
     struct uno_request *r = mem_zalloc(sizeof *r);
     if (!r)
-        return UNO_ERR_MEMORY;
+        return engine_not_issued(comm, p2p_word(what), UNO_ERR_MEMORY);
     r->comm = comm;
     r->p2p = *what;
     struct op call = {.comm = comm, .p2p = &r->p2p, .call_site = what->call_site}, *op;
@@ -76,6 +76,7 @@ uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_reques
     if (err == UNO_OK && (err = engine_queue(op)) != UNO_OK)
         op_free(op);
     if (err != UNO_OK) {
+        err = engine_not_issued(comm, p2p_word(what), err);
         free(r);
         return err;
     }

@@ -398,7 +398,8 @@ static inline double flip_f64(double x)
 COMPLEX_KERNELS(c64, float, canonical_f32, flip_f32)
 COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
 
-/* ---- types narrower than float: widened, combined as float over all operands, rounded once ---------------------------- */
+/* ---- types narrower than float: widened, combined as float over all operands, rounded once ----------------------------
+ * A scaled operand is rounded before: on other ranks it is one that was scaled and rounded when it was sent. */
 
 /* Two operands, the common case, in one loop without the block. */
 #define PAIR_LOOP(type, combine, r, a, b, from, n)                                                                      \
@@ -427,6 +428,13 @@ COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
 
 #define NARROW_BLOCK (BLOCK_BYTES / sizeof(float) / 2)
 #define NARROW_KERNEL(name, type, T, combine, SCALES, pair)                                                             \
+    static void name##_scale(float *v, float scalar, size_t len)                                                        \
+    {                                                                                                                   \
+        T rounded[NARROW_BLOCK];                                                                                        \
+        EACH(i, len) v[i] *= scalar;                                                                                    \
+        narrow_##type##_n(rounded, v, len);                                                                             \
+        widen_##type##_n(v, rounded, len);                                                                              \
+    }                                                                                                                   \
     static void name##_block(T *r, const void *const *operands, int n, size_t from, size_t len,                         \
                              const struct reduce_scale *scale)                                                          \
     {                                                                                                                   \
@@ -439,13 +447,12 @@ COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
         }                                                                                                               \
         widen_##type##_n(acc, (const T *)operands[0] + from, len);                                                      \
         if (scaled == 0)                                                                                                \
-            EACH(i, len) acc[i] *= scalar;                                                                              \
+            name##_scale(acc, scalar, len);                                                                             \
         for (int k = 1; k < n; k++) {                                                                                   \
             widen_##type##_n(wide, (const T *)operands[k] + from, len);                                                 \
             if (scaled == k)                                                                                            \
-                EACH(i, len) acc[i] = combine(acc[i], wide[i] * scalar);                                                \
-            else                                                                                                        \
-                EACH(i, len) acc[i] = combine(acc[i], wide[i]);                                                         \
+                name##_scale(wide, scalar, len);                                                                        \
+            EACH(i, len) acc[i] = combine(acc[i], wide[i]);                                                             \
         }                                                                                                               \
         if (scale && scale->divide_by > 1)                                                                              \
             EACH(i, len) acc[i] = DIV_F32(acc[i], scale->divide_by);                                                    \

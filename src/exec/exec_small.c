@@ -15,7 +15,7 @@
 
 /* A rank whose lines are read, and where its block goes in the output when blocks are collected. */
 struct small_source {
-    int rank;
+    int rank, place;          /* place: among the operands, see place_of */
     struct net_entry *ring;
     size_t to;
 };
@@ -36,8 +36,9 @@ struct small_record {
     struct net_entry *ring;   /* own */
     const struct reduce_scale *average; /* NULL or &divide */
     struct reduce_scale divide;
+    int place;                /* own */
     int nsources;
-    struct small_source source[]; /* in the order of ranks, which is that of operands */
+    struct small_source source[]; /* in the order of ranks */
 };
 
 /* ---- compiling ------------------------------------------------------------------------------------------------------ */
@@ -95,6 +96,12 @@ static bool reads(const struct exec_program *p, int me, int q)
     }
 }
 
+/* Operands stand in the order of the plan, which renumbers ranks so that the root comes first; so tiles of it give the same bits. */
+static int place_of(const struct exec_program *p, int rank, int n)
+{
+    return (rank - p->shift + n) % n;
+}
+
 uno_err small_compile(const struct exec_env *env, struct exec_program *p)
 {
     int n = env->size, me = env->rank;
@@ -102,6 +109,7 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
     if (!r)
         return UNO_ERR_MEMORY;
     lay_out(r, p, me, (size_t)n);
+    r->place = place_of(p, me, n);
     r->ring = net_region_ring(env->region);
     r->bytes = p->block_bytes;
     r->count = p->block_bytes / p->elem_bytes;
@@ -118,7 +126,7 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
     bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
     for (int q = 0; q < n; q++)
         if (reads(p, me, q))
-            r->source[r->nsources++] = (struct small_source){.rank = q, .ring = net_region_ring(env->regions[q]),
+            r->source[r->nsources++] = (struct small_source){.rank = q, .place = place_of(p, q, n), .ring = net_region_ring(env->regions[q]),
                                                              .to = one_block ? 0 : (size_t)q * r->bytes};
     r->everyone = r->nsources == n - 1;
     p->small = r;
@@ -243,7 +251,7 @@ static const char *own_block(const struct exec_op *op, const struct small_record
 static inline void reduce_operands(const struct exec_op *op, const struct small_record *r, const void **operands)
 {
     if (!op->scalar)
-        operands[op->env->rank] = own_block(op, r);
+        operands[r->place] = own_block(op, r);
     op->program->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, op->env->size, r->count, r->average, 0);
 }
 
@@ -252,9 +260,9 @@ static void reduce_lines(const struct exec_op *op, const struct small_record *r)
 {
     const void *operands[MOST_OPERANDS];
     if (op->scalar)
-        operands[op->env->rank] = lines_of(op, r->ring)[r->first].payload + r->within;
+        operands[r->place] = lines_of(op, r->ring)[r->first].payload + r->within;
     for (int i = 0; i < r->nsources; i++)
-        operands[r->source[i].rank] = lines_of(op, r->source[i].ring)[r->first].payload + r->within;
+        operands[r->source[i].place] = lines_of(op, r->source[i].ring)[r->first].payload + r->within;
     reduce_operands(op, r, operands);
 }
 
@@ -265,9 +273,9 @@ static NOINLINE void reduce_gathered(const struct exec_op *op, const struct smal
     for (int q = 0; q < op->env->size; q++)
         operands[q] = blocks[q];
     if (op->scalar)
-        gather(r, lines_of(op, r->ring), blocks[op->env->rank]);
+        gather(r, lines_of(op, r->ring), blocks[r->place]);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, lines_of(op, r->source[i].ring), blocks[r->source[i].rank]);
+        gather(r, lines_of(op, r->source[i].ring), blocks[r->source[i].place]);
     reduce_operands(op, r, operands);
 }
 

@@ -37,6 +37,15 @@ struct reader {
     uno_err err;
 };
 
+/* Newer versions of expat call it deprecated and have nothing else that older ones know. */
+static unsigned long line_of(const struct reader *r)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return (unsigned long)XML_GetCurrentLineNumber(r->parser);
+#pragma GCC diagnostic pop
+}
+
 static void bad_at(struct reader *r, unsigned long line, const char *fmt, ...) UNO_PRINTF(3, 4);
 static void bad_at(struct reader *r, unsigned long line, const char *fmt, ...)
 {
@@ -49,7 +58,7 @@ static void bad_at(struct reader *r, unsigned long line, const char *fmt, ...)
     va_end(ap);
     r->err = err_set(UNO_ERR_PARSE, "%.200s line %lu: %s", r->where, line, what);
 }
-#define bad(r, ...) bad_at((r), XML_GetCurrentLineNumber((r)->parser), __VA_ARGS__)
+#define bad(r, ...) bad_at((r), line_of(r), __VA_ARGS__)
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
@@ -271,7 +280,7 @@ static void read_step(struct reader *r, const XML_Char **atts)
     read_operand(r, atts, "srcbuf", "srcoff", info->reads_src, &src_buf, &src);
     read_operand(r, atts, "dstbuf", "dstoff", info->reads_dst || info->writes_dst, &dst_buf, &dst);
     int count = op == PLAN_NOP ? 1 : int_attr(r, atts, "cnt", 1, PLAN_MAX_CHUNKS, INT32_MIN);
-    struct step_note note = {XML_GetCurrentLineNumber(r->parser), int_attr(r, atts, "hasdep", 0, 1, 0) == 1};
+    struct step_note note = {line_of(r), int_attr(r, atts, "hasdep", 0, 1, 0) == 1};
     if (r->err == UNO_OK)
         r->err = mem_grow(&r->notes, &r->cap_notes, (size_t)r->prog->nsteps + 1, sizeof *r->notes);
     if (r->err != UNO_OK)

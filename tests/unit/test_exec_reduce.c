@@ -184,11 +184,12 @@ static double pick_d(double a, double b, bool max)
     return (max ? b > a : b < a) ? b : a;
 }
 
-static float ref_float(int op, const float *x, int n, const struct reduce_scale *sc, float scalar)
+/* The scaled operand is scaled already. */
+static float ref_float(int op, const float *x, int n, const struct reduce_scale *sc)
 {
     float acc = 0;
     for (int k = 0; k < n; k++) {
-        volatile float v = k == sc->scaled_operand ? x[k] * scalar : x[k];
+        volatile float v = x[k];
         volatile float step = k == 0 ? v : op == UNO_PROD ? acc * v : op == UNO_MAX || op == UNO_MIN ? pick_f(acc, v, op == UNO_MAX)
                                                                                                     : acc + v;
         acc = step;
@@ -300,7 +301,11 @@ static void ref_element(uno_type t, int op, void *out, const void *const *ops, i
             else
                 x[k] = v;
         }
-        r = ref_float(op, x, n, sc, scalar);
+        if (sc->scaled_operand >= 0) {
+            volatile float v = x[sc->scaled_operand] * scalar;
+            x[sc->scaled_operand] = f ? ref_widen(f, ref_narrow(f, isnan(v) ? fabsf(NAN) : v)) : v;
+        }
+        r = ref_float(op, x, n, sc);
         if (isnan(r))
             r = fabsf(NAN);
         uint16_t code = f ? (uint16_t)ref_narrow(f, r) : 0;
