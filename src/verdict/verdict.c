@@ -5,6 +5,7 @@
  */
 #include "verdict/verdict_inner.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,19 @@ static bool is_later(const struct judge *j, const struct fault *x, const struct 
     return x->since_ns > than->since_ns && x->since_ns - than->since_ns > e + f;
 }
 
+/* A process killed from outside did not end because a communicator had failed, unless it is known that this was earlier. */
+static bool killed(const struct verdict_rank *r)
+{
+    return r->ended == VERDICT_ENDED_SIGNAL && r->ended_code != SIGABRT && r->ended_code != SIGTERM;
+}
+
+static bool failed_first(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    if (c->failed == UNO_OK || c->failed_rank == r->rank)
+        return false;
+    return c->failed_ns == 0 || r->status_since_ns == 0 ? !killed(r) : c->failed_ns <= r->status_since_ns;
+}
+
 /* Its communicator had failed before it ended, and not by its own doing. */
 static bool ended_after_failure(const struct judge *j, const struct fault *x)
 {
@@ -66,8 +80,7 @@ static bool ended_after_failure(const struct judge *j, const struct fault *x)
         const struct verdict_rank *r = &j->f->ranks[x->culprits[i]];
         bool after = false;
         for (uint32_t k = 0; k < r->ncomms; k++)
-            after = after || (r->comms[k].failed != UNO_OK && r->comms[k].failed_rank != r->rank &&
-                              (r->status_since_ns == 0 || r->comms[k].failed_ns <= r->status_since_ns));
+            after = after || failed_first(r, &r->comms[k]);
         if (!after)
             return false;
     }

@@ -119,10 +119,21 @@ int classes_of(const struct group *g, uint32_t number, bool by_signature, struct
 
 /* ---- shifted by one ---------------------------------------------------------------------------------------------------- */
 
+/* Are both sites of one kind, lines of a script or offsets in a module? An address cannot be compared with a line. */
+static bool sites_compare(const struct verdict_event *a, const struct verdict_event *b)
+{
+    return a->site[0] && b->site[0] && !strstr(a->site, "+0x") == !strstr(b->site, "+0x");
+}
+
+static bool sites_differ(const struct verdict_event *a, const struct verdict_event *b)
+{
+    return sites_compare(a, b) && strcmp(a->site, b->site) != 0;
+}
+
 /* The same place in the program, as far as one can see. */
 static bool same_call(const struct verdict_event *a, const struct verdict_event *b)
 {
-    return !calls_differ(a, b) && (a->site[0] == 0 || b->site[0] == 0 || strcmp(a->site, b->site) == 0);
+    return !calls_differ(a, b) && !sites_differ(a, b);
 }
 
 /* How often a[number + i] is b[number + i + by]; -1 when once it is not. */
@@ -179,7 +190,7 @@ uint32_t site_shift(const struct verdict_comm *a, const struct verdict_comm *b, 
 {
     for (uint32_t i = 0; i < a->nevents; i++) {
         const struct verdict_event *x = &a->events[i], *y = event_at(b, x->number);
-        if (!y || x->site[0] == 0 || y->site[0] == 0 || strcmp(x->site, y->site) == 0)
+        if (!y || !sites_differ(x, y))
             continue;
         /* from here on every call must be the other's next (or last) one, and there must be more than one */
         int ahead = agree(a, b, x->number, 1), behind = agree(b, a, x->number, 1);

@@ -174,6 +174,17 @@ static bool slow_link_of(struct judge *j, struct group *g, uint64_t usual)
     return x != NULL;
 }
 
+/* Does every rank that is in it tell when something last moved? Who does not is at work in it. */
+static bool all_counted(const struct group *g)
+{
+    for (uint32_t i = 0; i < g->nseats; i++) {
+        const struct verdict_event *e = event_at(g->seats[i].comm, g->number);
+        if (e && e->state == VERDICT_RUNNING && e->moved_ns == 0)
+            return false;
+    }
+    return true;
+}
+
 void find_inside(struct judge *j)
 {
     uint64_t usual = usual_rate(j);
@@ -181,7 +192,7 @@ void find_inside(struct judge *j)
         struct group *g = &j->groups[i];
         if (!all_inside(j, g) || slow_ranks_inside(j, g) || slow_link_of(j, g, usual))
             continue;
-        bool still = g->moved_ns && old_enough(j, g->moved_ns);
+        bool still = old_enough(j, g->moved_ns) && all_counted(g);
         inside_fault(j, g, still ? VERDICT_KIND_FAULT_OF_OURS : VERDICT_KIND_SLOW, NULL, 0);
     }
 }

@@ -310,10 +310,10 @@ void say_ended(struct out *o, const struct judge *j, const struct verdict_rank *
     else if (r->ended == VERDICT_ENDED_HOST)
         say(o, n > 1 ? "ended with their host" : "ended with its host");
     else
-        say(o, r->status == VERDICT_LEFT ? "left in order" : "ended, how is unknown here,");
+        say(o, r->status == VERDICT_LEFT ? "left in order" : "ended, how is unknown here");
     uint64_t since = at_judge(j, r->rank, r->status_since_ns);
     if (since) {
-        say(o, " ");
+        say(o, ", ");
         say_age(o, age_of(j, since));
         say(o, " ago");
     }

@@ -131,14 +131,33 @@ static void say_moved(struct out *o, const struct group *g)
         say(o, ", %s of %s moved", text_bytes(a, sizeof a, moved), text_bytes(b, sizeof b, total));
 }
 
+/* Ranks in it that note no wait: the others wait for them, if for anybody. */
+static void say_at_work(struct out *o, const struct judge *j, const struct group *g)
+{
+    int32_t *list = mem_array((size_t)j->size, sizeof *list);
+    int n = 0;
+    for (uint32_t i = 0; list && i < g->nseats; i++) {
+        const struct verdict_event *e = event_at(g->seats[i].comm, g->number);
+        if (e && e->state == VERDICT_RUNNING && e->wait_since_ns == 0)
+            list[n++] = g->seats[i].rank;
+    }
+    if (n > 0 && (uint32_t)n < g->nseats) {
+        say(o, "; ");
+        say_ranks(o, j, list, n);
+        say(o, n == 1 ? " works in it, the others wait" : " work in it, the others wait");
+    }
+    free(list);
+}
+
 void say_slow(struct out *o, struct judge *j, const struct fault *x)
 {
+    bool moves = age_of(j, x->group->moved_ns) < j->stall_ns && x->group->moved_ns;
     say_operation(o, j, x->group, x->number);
     say(o, " runs for ");
     say_age(o, age_of(j, x->since_ns));
     say_moved(o, x->group);
-    say(o, ": all %d ranks have called it%s", x->group->size,
-        x->group->moved_ns ? " and it moves on" : "; whether it moves is not counted here");
+    say(o, ": all %d ranks have called it%s", x->group->size, moves ? " and it moves on" : "");
+    say_at_work(o, j, x->group);
 }
 
 void say_ours(struct out *o, struct judge *j, const struct fault *x)

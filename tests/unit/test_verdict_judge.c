@@ -433,11 +433,11 @@ static void test_dead(void **state)
 {
     (void)state;
     static const struct { enum verdict_ended how; int code; bool oom, exception; const char *says; } ends[] = {
-        {VERDICT_ENDED_SIGNAL, 9, false, false, "was killed by signal 9 (SIGKILL) 2.0 s ago"},
+        {VERDICT_ENDED_SIGNAL, 9, false, false, "was killed by signal 9 (SIGKILL), 2.0 s ago"},
         {VERDICT_ENDED_SIGNAL, 9, true, false, "2.0 s ago, for the kernel was out of memory (oom_kill in memory.events of /job)"},
         {VERDICT_ENDED_SIGNAL, 6, false, false, "signal 6 (SIGABRT)"},
         {VERDICT_ENDED_EXIT, 0, false, false, "exited with status 0 before the end"},
-        {VERDICT_ENDED_EXIT, 1, false, true, "exited with status 1 2.0 s ago, after an uncaught exception: ValueError: no"},
+        {VERDICT_ENDED_EXIT, 1, false, true, "exited with status 1, 2.0 s ago, after an uncaught exception: ValueError: no"},
         {VERDICT_ENDED_UNKNOWN, 0, false, false, "ended, how is unknown here, 2.0 s ago"},
     };
     EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
@@ -868,7 +868,7 @@ static void test_post_mortem(void **state)
         s.f.ranks[r].taken_real_ns = SEC(1.7e9 + SCENE_NOW);
     }
     s.f.now_ns = 0;
-    must_say(VERDICT_KIND_DEAD, 3, name(3), "signal 7 (SIGBUS) 2.0 s ago", NULL);
+    must_say(VERDICT_KIND_DEAD, 3, name(3), "signal 7 (SIGBUS), 2.0 s ago", NULL);
     assert_int_equal(v.nothers, 1);
 }
 
