@@ -189,7 +189,7 @@ static void serve_net(struct watch *w, bool fired)
 
 static int sleep_ms(const struct watch *w)
 {
-    uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), w->records_ns), now = clock_ns();
+    uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), MIN(w->records_ns, post_next_ns(w))), now = clock_ns();
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -240,7 +240,9 @@ static void *steward(void *arg)
         records_serve(w);
         records_tick(w, clock_ns());
         hosts_timers(w, clock_ns());
+        post_timer(w, clock_ns());
     }
+    post_end(w);
     records_end(w);
     commands_run(w); /* an abort just before the end still goes out */
     return NULL;

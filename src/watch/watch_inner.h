@@ -11,6 +11,7 @@
 #include "watch/watch.h"
 #include "watch/watch_board.h"
 #include "watch/watch_frame.h"
+#include "watch/watch_post.h"
 #include "watch/watch_process.h"
 #include "watch/watch_report.h"
 
@@ -106,6 +107,9 @@ struct watch {
     uint64_t records_ns;      /* next records_tick */
     uint64_t look_ns;         /* when the last look was begun; 0 = never */
     uint32_t position_served;
+    const char *ledger_dir;   /* "" = nothing is saved */
+    uint64_t post_ns;         /* ledgers are saved then; 0 = nothing to save */
+    bool post_again;          /* ... and once more, when more is known */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
     uint64_t net_idle_ns;     /* net is served then even if nothing fires */
 };

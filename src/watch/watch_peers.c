@@ -227,10 +227,12 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
         w->opt.on_dead(w->opt.arg, p->process, p->text);
     if (source == SEEN_AS_FIN)
         tell(w, p, true);
-    if (peer_is_local(w, p))
+    if (peer_is_local(w, p)) {
         pass_on(w, p);
-    else
+        post_soon(w);
+    } else {
         link_hubs(w, false);
+    }
 }
 
 static void peer_left(struct watch *w, struct peer *p)

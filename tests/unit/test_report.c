@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -24,6 +25,7 @@
 
 #include "comm.h"
 #include "watch/watch_inner.h"
+#include "watch/watch_save.h"
 
 #define RANKS 4
 #define LIMIT_NS 20000000000ull
@@ -40,6 +42,7 @@ static struct shared {
 } *sh;
 static pid_t pids[RANKS];
 static char small_memory[200]; /* a cgroup for the ranks; "" = none */
+static char ledger_dir[100];
 static int nothing[2]; /* a pipe that nobody writes */
 static struct watch w;
 static struct watch_member members[RANKS + 1];
@@ -107,6 +110,8 @@ static void rank_main(int rank)
     uno_comm *comm;
     alarm(60);
     setenv("UNISONO_DEBUG", "none", 1);
+    if (ledger_dir[0])
+        setenv("UNISONO_LEDGER_DIR", ledger_dir, 1);
     if (small_memory[0]) {
         char path[300];
         snprintf(path, sizeof path, "%s/cgroup.procs", small_memory);
@@ -661,6 +666,178 @@ static void looked_at_while_busy(void **state)
     verdict_rank_free(&r);
 }
 
+/* ---- files ------------------------------------------------------------------------------------------------------------------ */
+
+static int setup_ledger_dir(void **state)
+{
+    (void)state;
+    snprintf(ledger_dir, sizeof ledger_dir, "/tmp/unisono-report-XXXXXX");
+    return mkdtemp(ledger_dir) == NULL;
+}
+
+static void remove_tree(const char *path)
+{
+    char sub[600];
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(sub, sizeof sub, "%.250s/%.250s", path, e->d_name);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlink(sub) != 0)
+            remove_tree(sub);
+    }
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+static int teardown_ledger_dir(void **state)
+{
+    (void)state;
+    remove_tree(ledger_dir);
+    ledger_dir[0] = 0;
+    return 0;
+}
+
+static void folder(char *buf, size_t bytes) { snprintf(buf, bytes, "%s/unisono-%u", ledger_dir, (unsigned)getuid()); }
+
+static int count_files(void)
+{
+    char path[200];
+    int n = 0;
+    folder(path, sizeof path);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void files_are_ours(void **state)
+{
+    (void)state;
+    char path[1300], dir[200];
+    struct stat st;
+    folder(dir, sizeof dir);
+    assert_int_equal(save_file(ledger_dir, "a.facts", "hello", 5, path, sizeof path), UNO_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(st.st_size, 5);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(save_file(ledger_dir, "a.facts", "hello again", 11, path, sizeof path), UNO_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 11);
+    assert_int_equal(count_files(), 1);
+
+    fault_arm("save", 1); /* a full disk: one sentence, nothing half written, the old file stays */
+    assert_int_equal(save_file(ledger_dir, "a.facts", "x", 1, path, sizeof path), UNO_ERR_SYSTEM);
+    assert_non_null(strstr(uno_last_error(NULL), "No space left"));
+    assert_int_equal(count_files(), 1);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 11);
+
+    chmod(dir, 0755);
+    assert_int_equal(save_file(ledger_dir, "b.facts", "x", 1, path, sizeof path), UNO_ERR_USAGE);
+    assert_non_null(strstr(uno_last_error(NULL), "0700"));
+    remove_tree(dir);
+    assert_int_equal(symlink("/tmp", dir), 0);
+    assert_int_equal(save_file(ledger_dir, "b.facts", "x", 1, path, sizeof path), UNO_ERR_SYSTEM);
+    unlink(dir);
+    assert_int_equal(save_file("/proc/none", "b.facts", "x", 1, path, sizeof path), UNO_ERR_SYSTEM);
+}
+
+static void oldest_removed(void **state)
+{
+    (void)state;
+    char path[1300], name[32], first[1300];
+    for (int i = 0; i < SAVE_MOST_FILES + 5; i++) {
+        snprintf(name, sizeof name, "job-%03d.facts", i);
+        assert_int_equal(save_file(ledger_dir, name, name, strlen(name), path, sizeof path), UNO_OK);
+        struct timespec when[2] = {{1000000 + i, 0}, {1000000 + i, 0}};
+        assert_int_equal(utimensat(AT_FDCWD, path, when, 0), 0);
+        if (i == 0)
+            snprintf(first, sizeof first, "%s", path);
+    }
+    assert_int_equal(count_files(), SAVE_MOST_FILES);
+    assert_int_equal(access(first, F_OK), -1);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static int setup_saving(void **state)
+{
+    return setup_ledger_dir(state) != 0 || start(false) != 0;
+}
+static int teardown_saving(void **state)
+{
+    teardown(state);
+    return teardown_ledger_dir(state);
+}
+
+/* The records in the one file there is; returns how many. */
+static int read_saved(struct verdict_rank *ranks, int most)
+{
+    char dir[200], path[500] = "";
+    static char buf[RANKS * VERDICT_RECORD_LIMIT];
+    folder(dir, sizeof dir);
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+    if (d)
+        closedir(d);
+    FILE *f = path[0] ? fopen(path, "r") : NULL;
+    size_t bytes = f ? fread(buf, 1, sizeof buf, f) : 0, at = 0, one;
+    if (f)
+        fclose(f);
+    int n = 0;
+    for (; at < bytes && n < most; at += one) {
+        assert_int_equal(verdict_record_bytes(buf + at, bytes - at, &one), UNO_OK);
+        assert_int_equal(verdict_decode(buf + at, one, &ranks[n++]), UNO_OK);
+    }
+    return n;
+}
+
+static struct verdict_rank saved[RANKS];
+static int dead_rank;
+static bool saved_dead(void *arg)
+{
+    (void)arg;
+    int n = read_saved(saved, RANKS);
+    if (n == RANKS && saved[dead_rank].status == VERDICT_DEAD)
+        return true;
+    for (int i = 0; i < n; i++)
+        verdict_rank_free(&saved[i]);
+    return false;
+}
+
+static void death_is_saved(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        order_all(REDUCES);
+    order(0, REDUCES);
+    for (int death = 0; death < 2; death++) { /* then the hub itself: the next one saves */
+        dead_rank = death == 0 ? 2 : 0;
+        kill(pids[dead_rank], SIGKILL);
+        waitpid(pids[dead_rank], NULL, 0);
+        pids[dead_rank] = 0;
+        assert_true(soon(saved_dead, NULL));
+        for (int r = 0; r < RANKS; r++) {
+            assert_int_equal(saved[r].rank, r);
+            assert_int_equal(saved[r].size, RANKS);
+            assert_int_equal(saved[r].status, r == 2 || r == dead_rank ? VERDICT_DEAD : VERDICT_REPORTED);
+            const struct verdict_comm *c = comm_named(&saved[r], "world");
+            assert_non_null(c);
+            assert_true(c->newest >= 3);
+            assert_int_equal(c->nevents, c->newest);
+        }
+        if (saved[2].ended != VERDICT_ENDED_UNKNOWN)
+            assert_int_equal(saved[2].ended_code, SIGKILL);
+        for (int r = 0; r < RANKS; r++)
+            verdict_rank_free(&saved[r]);
+    }
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -669,6 +846,9 @@ int main(void)
         CASE(killed_rank),
         CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
         cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),
+        cmocka_unit_test_setup_teardown(files_are_ours, setup_ledger_dir, teardown_ledger_dir),
+        cmocka_unit_test_setup_teardown(oldest_removed, setup_ledger_dir, teardown_ledger_dir),
+        cmocka_unit_test_setup_teardown(death_is_saved, setup_saving, teardown_saving),
         cmocka_unit_test_setup_teardown(stacks_off, setup_without_stacks, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
