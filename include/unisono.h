@@ -181,6 +181,23 @@ UNO_API uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **ne
                                const uno_config *config) UNO_MUST_CHECK;
 /* Duplicate: a new communicator with the same ranks and nothing shared. Collective over `comm`. */
 UNO_API uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config) UNO_MUST_CHECK;
+/* Go on without the ranks that are gone. Called by those that want to go on, on a communicator that has failed (a dead rank, a
+ * timeout, a mismatch, an abort) or has not; what is still issued here then ends first, or is given up after
+ * UNISONO_SHRINK_TIMEOUT (10 s). The callers agree on one set, which is the same on all of them: who lives and has called;
+ * members that live and have not called after UNISONO_SHRINK_TIMEOUT are left out. *newcomm gets these ranks in their old order,
+ * numbered from 0, with memory and connections of its own. If one of them has died meanwhile the call succeeds and the
+ * new communicator fails at once, or at its first operation that needs it: shrink it again. The old communicator can only be
+ * destroyed afterwards.
+ * exclude: nexclude ranks that are left out and not waited for, NULL = none; callers pass the same. config: NULL = the parent's.
+ * A set needs an answer of every member that is not known to be dead, or of more than half of all members, or of exactly
+ * half with rank 0: of two ranks that cannot reach each other rank 0 may go on and rank 1 may not. That a process has ended is
+ * known from its own host; connections that were closed do not prove it.
+ * Blocks at most three times UNISONO_SHRINK_TIMEOUT, the end of issued operations, and the making of the new one. Errors, with
+ * *newcomm NULL: UNO_ERR_EXCLUDED: the others go on without this rank. UNO_ERR_UNREACHABLE: no such quorum answered; the sentence
+ * says who did not, and the call may be repeated. UNO_ERR_ABORTED: uno_comm_abort or uno_comm_destroy in another thread here.
+ * UNO_ERR_ARG, UNO_ERR_USAGE, UNO_ERR_CONFIG, UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
+UNO_API uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_comm **newcomm,
+                                const uno_config *config) UNO_MUST_CHECK;
 /* Finish everything issued here and say goodbye: afterwards only uno_comm_destroy, uno_last_error and queries are legal.
  * Blocks until this rank's operations are done or have failed. Not collective. */
 UNO_API uno_err uno_comm_finalize(uno_comm *comm);

@@ -23,7 +23,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->magic = COMM_MAGIC;
     c->fork_generation = fork_generation();
     c->rank = rank;
-    c->gone_suspect.rank = c->left_suspect.rank = -1;
+    c->gone_suspect.rank = c->left_suspect.rank = c->mover_suspect.rank = -1;
     c->size = size;
     c->cfg = *cfg;
     c->timeout_ns = cfg->timeout > 1e9 ? UINT64_MAX : (uint64_t)(cfg->timeout * 1e9);
@@ -36,9 +36,10 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->region_refs = mem_array(n, sizeof *c->region_refs);
     c->peers = mem_array(n, sizeof *c->peers);
     c->gone = mem_array(n, sizeof *c->gone);
+    c->movers = mem_array(n, sizeof *c->movers);
     void *base;
     uno_err err = UNO_ERR_MEMORY;
-    if (c->job_rank && c->host_of && c->regions && c->region_refs && c->peers && c->gone)
+    if (c->job_rank && c->host_of && c->regions && c->region_refs && c->peers && c->gone && c->movers)
         err = net_segment_new(net_region_bytes(size), "unisono-region", &c->segment, &base);
     if (err != UNO_OK) {
         comm_free(c);
@@ -64,6 +65,18 @@ uno_err comm_map_region(uno_comm *c, int r)
     }
     c->regions[r] = region;
     return UNO_OK;
+}
+
+static uno_err add_shrink(uno_comm *c)
+{
+    int *process = mem_array((size_t)c->size, sizeof *process);
+    if (!process)
+        return UNO_ERR_MEMORY;
+    for (int r = 0; r < c->size; r++) /* init_all: no process ends before the others */
+        process[r] = c->job->rank < 0 ? -1 : c->peers[r].process;
+    uno_err err = shrink_add(c->job->shrinks, c->id, c->rank, c->size, process, c->regions, &c->shrink);
+    free(process);
+    return err;
 }
 
 uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
@@ -98,6 +111,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     c->env.ring_limit = first_number() + NET_RING_ENTRIES;
     TRY(p2p_new(&c->env, &c->p2p));
     note_made(c);
+    TRY(add_shrink(c));
     atomic_store_explicit(&c->ready, 1, memory_order_release);
     return UNO_OK;
 }
@@ -112,6 +126,11 @@ void comm_free(uno_comm *c)
     engine_wait_unused(c);
     p2p_free(c->p2p);
     net_comm_free(c->net);
+    if (shrink_remove(c->shrink, c->segment, c->regions, c->region_refs)) { /* others may still ask what was agreed */
+        c->segment = NULL;
+        c->regions = NULL;
+        c->region_refs = NULL;
+    }
     job_detach(c);
     plancache_free(c->cache);
     planner_free(c->planner);
@@ -124,6 +143,7 @@ void comm_free(uno_comm *c)
     free(c->run);
     ops_free(c);
     free(c->gone);
+    free(c->movers);
     free(c->peers);
     free(c->region_refs);
     free(c->regions);

@@ -449,6 +449,19 @@ uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *confi
     return uno_comm_split(comm, 0, 0, newcomm, config);
 }
 
+uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_comm **newcomm, const uno_config *config)
+{
+    TRY(comm_enter_failed(comm));
+    uno_err err;
+    if (!newcomm || (!exclude && nexclude > 0) || nexclude < 0)
+        err = err_set(UNO_ERR_ARG, "uno_comm_shrink: %s", !newcomm ? "newcomm is NULL" : nexclude < 0 ? "nexclude is negative" : "exclude is NULL");
+    else if (group_open())
+        err = err_set(UNO_ERR_USAGE, "uno_comm_shrink inside a group");
+    else
+        err = comm_shrink(comm, exclude, nexclude, config, newcomm);
+    return comm_leave(comm, err);
+}
+
 uno_err uno_comm_finalize(uno_comm *comm)
 {
     if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && comm_adopt(comm) != UNO_OK) {
@@ -477,6 +490,7 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return err_set(UNO_ERR_USAGE, "uno_comm_destroy: the open group holds calls of this communicator");
     if (!atomic_load(&comm->finalized) || comm_adopt(comm) != UNO_OK)
         (void)uno_comm_finalize(comm);
+    atomic_fetch_add_explicit(&comm->aborts, 1, memory_order_relaxed);
     job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);
     if (engine_busy(comm)) { /* by a thread that called while this one finalized */
@@ -497,6 +511,7 @@ uno_err uno_comm_abort(uno_comm *comm)
     char text[128];
     snprintf(text, sizeof text, "rank %d called uno_comm_abort", comm->rank);
     (void)comm_fail(comm, UNO_ERR_ABORTED, comm->rank, true, text);
+    atomic_fetch_add_explicit(&comm->aborts, 1, memory_order_relaxed); /* a number that shrink_run looks at */
     engine_kick();
     return UNO_OK;
 }

@@ -39,6 +39,7 @@ struct job {
     struct net_link **links;      /* by process (= rank); NULL where not needed */
     struct watch *watch;          /* NULL for init_all */
     struct watch_board *board;    /* what this process shows of itself; NULL when it could not be made */
+    struct shrinks *shrinks;      /* agreements on who goes on */
     struct uno_comm *comms;       /* alive, linked by next_in_job */
     struct job *next;             /* all jobs of the process */
 };
@@ -115,7 +116,9 @@ static inline bool op_done(const struct op *op)
 }
 
 /* finished: its last collective, if its ledger tells of any. since_ns: when it was noticed. */
-struct gone_rank { int rank; bool finished_any; uint32_t finished; bool in_order; uint64_t since_ns; char text[256]; };
+struct gone_rank { int rank; bool finished_any; uint32_t finished; bool in_order, moves; uint64_t since_ns; char text[256]; };
+
+enum shrink_state { SHRINK_NO = 0, SHRINK_CALLED, SHRINK_DONE };
 
 struct premulsum { bool used; uno_type type; unsigned char scalar[16]; };
 
@@ -145,6 +148,8 @@ struct uno_comm {
     uint64_t processors;          /* of the least host, for the planner */
     struct exec_env env;
     struct p2p *p2p;
+    struct shrink *shrink;        /* this rank's part in the agreement on who goes on */
+    uint32_t epoch;               /* how often its ancestors were shrunk */
 
     struct walk_lock walk;
     /* under walk */
@@ -162,7 +167,7 @@ struct uno_comm {
     uint64_t look_ns;
     uint32_t ask_number;          /* the same for questions to other hosts, see fail_ask */
     uint64_t ask_ns, ask_step_ns;
-    struct suspect { int rank; uint32_t number; } gone_suspect, left_suspect; /* see missed_twice; rank -1: nobody */
+    struct suspect { int rank; uint32_t number; } gone_suspect, left_suspect, mover_suspect; /* see missed_twice; rank -1: nobody */
     uint64_t small_operations, tiled_operations;
 
     pthread_mutex_t issue;
@@ -172,6 +177,8 @@ struct uno_comm {
     _Atomic int finalized;              /* set, then active is looked at; enter does it the other way round */
     _Atomic int ready;            /* assembled: the progress thread may move it; release store, pairs with jobs_snapshot */
 
+    _Atomic int shrinking;        /* enum shrink_state */
+    _Atomic int aborts;           /* uno_comm_abort and destroy were called so often; a waiting shrink ends */
     _Atomic int failed;           /* uno_err of the first cause; release, after fail_text */
     _Atomic int attention;        /* look() must look: something was set by another thread */
     pthread_mutex_t fail_lock;
@@ -179,6 +186,8 @@ struct uno_comm {
     char last_error[ERR_TEXT_BYTES];
     struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
     _Atomic int ngone;
+    struct gone_rank *movers;     /* ranks that have called uno_comm_shrink; as gone */
+    _Atomic int nmovers;
     struct uno_request *requests; /* not released yet; under issue */
     _Atomic int nrequests;        /* of them; relaxed */
     struct premulsum **ops;       /* under issue */
@@ -220,6 +229,7 @@ void engine_kick(void);                  /* wake, or start, the progress thread 
 void engine_forked(void);                /* in a forked child: it has no progress thread yet */
 void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
+uno_err engine_settle(uno_comm *comm, double seconds); /* the same for shrink; UNO_ERR_IN_PROGRESS when it takes longer */
 uno_err engine_drain(uno_comm *comm);    /* until everything issued is done, and can be read when we are gone */
 bool engine_busy(uno_comm *comm);        /* are calls issued that have not ended? Requests do not count */
 bool engine_seen(void *comm);            /* nobody must still map memory of ours to read what was sent */
@@ -247,12 +257,23 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
 
 /* There is no way to a rank (sentence set): if ranks are known to be gone, that is the reason. Returns the code to fail with. */
 uno_err fail_explain_unreachable(uno_comm *comm);
+/* A rank took back what it had lent (sentence set): its operation has failed, and why it tells everybody in a moment. */
+uno_err fail_explain_withdrawn(uno_comm *comm);
 void comm_keep_error(uno_comm *comm);  /* the thread's sentence becomes the communicator's last error */
 void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
 /* Is the handle a communicator of this process? */
 uno_err comm_check(const uno_comm *comm);
+/* That rank has called uno_comm_shrink: it issues nothing any more, and what needs it will not be. */
+void comm_rank_moves(uno_comm *comm, int rank);
+/* After a shrink: those left out need not wait for the others any more. elsewhere: also those of other hosts. */
+void comm_tell_excluded(uno_comm *comm, bool (*excluded)(const uno_comm *comm, int rank), bool elsewhere);
+/* A communicator made from another one: ends that were noticed before it was ready. */
+void comm_inherit_gone(uno_comm *parent, uno_comm *child);
+/* "rank 3 (pid 12 on hostB)" */
+void comm_rank_name(const uno_comm *comm, int rank, char *buf, size_t buf_bytes);
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
+uno_err comm_enter_failed(uno_comm *comm);   /* also when it has failed */
 uno_err comm_leave(uno_comm *comm, uno_err err);
 
 /* ---- note.c: what the ledger says beside its events ---------------------------------------------------------------------- */
@@ -274,6 +295,7 @@ void job_drop(struct job *job);                      /* nobody uses it: say good
 size_t jobs_snapshot(uno_comm **comms, size_t cap);
 void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
+uno_comm *job_find_rank(struct job *job, uint64_t comm_id, int rank);
 bool job_knows(const uno_comm *comm);                /* alive in this process? Does not look into it */
 extern _Atomic uint32_t process_forks;                       /* that this process is the child of; written in the child, where there is one thread */
 static inline uint32_t fork_generation(void) { return atomic_load_explicit(&process_forks, memory_order_relaxed); }
@@ -298,7 +320,12 @@ uno_err join_env(uno_comm **comm, const uno_config *config);
 uno_err join_all(uno_comm **comms, int n, const uno_config *config);
 /* As join_all; on failure comms holds what was made so far. */
 uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char *name);
+uno_err comm_child_config(const uno_comm *parent, const uno_config *config, struct config *cfg);
 uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, uno_comm **newcomm);
+
+/* ---- shrink.c ------------------------------------------------------------------------------------------------------------ */
+uno_err shrink_new_job(struct job *job, const struct config *cfg);
+uno_err comm_shrink(uno_comm *comm, const int *exclude, int nexclude, const uno_config *config, uno_comm **newcomm);
 
 /* ---- assemble.c --------------------------------------------------------------------------------------------------------- */
 void comm_free(uno_comm *comm);

@@ -120,6 +120,8 @@ static NOINLINE void fail_current(uno_comm *c, uno_err err)
         fail_explain_mismatch(c);
     else if (err == UNO_ERR_UNREACHABLE)
         err = fail_explain_unreachable(c);
+    else if (err == UNO_ERR_ABORTED)
+        err = fail_explain_withdrawn(c);
     sentence_for_all(c, err, text, sizeof text);
     exec_cancel(c->run);
     err = comm_fail(c, err, c->rank, true, text);
@@ -614,6 +616,13 @@ static bool drained(void *arg)
     if (atomic_load_explicit(&c->failed, memory_order_relaxed))
         return true; /* what stands behind events of others would never start */
     return !c->current && !p2p_busy(c->p2p) && !c->p2p_running && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0;
+}
+
+uno_err engine_settle(uno_comm *c, double seconds)
+{
+    TRY(wait_alone(c, drained, clock_after(seconds)));
+    (void)wait_alone(c, engine_seen, clock_after(MIN(seconds, SEEN_S)));
+    return UNO_OK;
 }
 
 uno_err engine_drain(uno_comm *c)

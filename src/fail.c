@@ -10,6 +10,7 @@
 
 #define SETTLE_NS 1000000          /* the winner writes its sentence within microseconds, unless it was killed */
 #define GONE_PATIENCE_NS 500000000 /* what a dead rank of another host sent arrives within this, or never */
+#define MOVER_PATIENCE_NS 2000000000 /* what a rank of another host sent before it called uno_comm_shrink arrives within this */
 #define EXPLAIN_NS 300000000
 #define LEDGER_FIRST_NS 50000      /* a wait this long is worth a look at other ranks' ledgers */
 #define LEDGER_AGAIN_NS 1000000
@@ -79,6 +80,22 @@ static void tell_others(uno_comm *c, uno_err code, int culprit, const char *text
         watch_abort(c->job->watch, c->id, code, culprit, text, c->job_rank, c->size);
 }
 
+void comm_tell_excluded(uno_comm *c, bool (*excluded)(const uno_comm *c, int rank), bool elsewhere)
+{
+    for (int r = 0; r < c->size; r++) {
+        char text[128];
+        if (!excluded(c, r))
+            continue;
+        snprintf(text, sizeof text, "the other ranks went on without rank %d (uno_comm_shrink)", r);
+        if (c->regions[r]) {
+            (void)mark_region(c->regions[r], UNO_ERR_EXCLUDED, r, text);
+            wake_region(c->regions[r]);
+        } else if (elsewhere && c->job->watch) {
+            watch_abort(c->job->watch, c->id, UNO_ERR_EXCLUDED, r, text, &c->job_rank[r], 1);
+        }
+    }
+}
+
 /* Ranks of a host that fail at the same moment settle on one cause: whoever marks the lowest rank's region first. */
 static void settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t text_bytes)
 {
@@ -115,39 +132,64 @@ uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const cha
     return comm_cause(c);
 }
 
-void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
+/* Which collectives had it finished? Its own ledger says so, where we can read it. */
+static void read_finished(const uno_comm *c, struct gone_rank *g)
 {
-    /* Which collectives had it finished? Its own ledger says so, where we can read it. */
-    uint32_t finished = 0;
-    bool any = false;
-    if (c->regions[rank]) {
-        const struct ledger_event *ring = net_region_ledger(c->regions[rank]);
-        for (uint32_t i = 0; i < NET_LEDGER_EVENTS; i++) {
-            struct ledger_event e;
-            if (ledger_read(ring, i, &e) && e.state == LEDGER_DONE && (!any || (int32_t)(e.number - finished) > 0)) {
-                finished = e.number;
-                any = true;
-            }
+    const struct ledger_event *ring = c->regions[g->rank] ? net_region_ledger(c->regions[g->rank]) : NULL;
+    for (uint32_t i = 0; ring && i < NET_LEDGER_EVENTS; i++) {
+        struct ledger_event e;
+        if (ledger_read(ring, i, &e) && e.state == LEDGER_DONE && (!g->finished_any || (int32_t)(e.number - g->finished) > 0)) {
+            g->finished = e.number;
+            g->finished_any = true;
         }
     }
+}
+
+static void note_gone(uno_comm *c, struct gone_rank *list, _Atomic int *count, const struct gone_rank *what)
+{
+    struct gone_rank g = *what;
+    read_finished(c, &g);
+    g.since_ns = clock_ns();
     pthread_mutex_lock(&c->fail_lock);
-    int n = atomic_load_explicit(&c->ngone, memory_order_relaxed);
+    int n = atomic_load_explicit(count, memory_order_relaxed);
     bool known = false;
     for (int i = 0; i < n; i++)
-        known = known || c->gone[i].rank == rank;
+        known = known || list[i].rank == g.rank;
     if (!known && n < c->size) {
-        struct gone_rank *g = &c->gone[n];
-        g->rank = rank;
-        g->finished_any = any;
-        g->finished = finished;
-        g->in_order = in_order;
-        g->since_ns = clock_ns();
-        snprintf(g->text, sizeof g->text, "%s", text);
-        atomic_store_explicit(&c->ngone, n + 1, memory_order_release); /* pairs with the acquire in look_gone */
+        list[n] = g;
+        atomic_store_explicit(count, n + 1, memory_order_release); /* pairs with the acquire in look_gone */
         atomic_store_explicit(&c->attention, 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->fail_lock);
     wake_region(c->region);
+}
+
+void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
+{
+    struct gone_rank g = {.rank = rank, .in_order = in_order};
+    snprintf(g.text, sizeof g.text, "%s", text);
+    note_gone(c, c->gone, &c->ngone, &g);
+}
+
+void comm_rank_moves(uno_comm *c, int rank)
+{
+    struct gone_rank g = {.rank = rank, .in_order = true, .moves = true};
+    char name[100];
+    comm_rank_name(c, rank, name, sizeof name);
+    snprintf(g.text, sizeof g.text, "%s has called uno_comm_shrink", name);
+    note_gone(c, c->movers, &c->nmovers, &g);
+}
+
+/* Later ends reach the child as they reach every communicator of the job. */
+void comm_inherit_gone(uno_comm *parent, uno_comm *child)
+{
+    pthread_mutex_lock(&parent->job->lock);
+    int n = atomic_load_explicit(&parent->ngone, memory_order_acquire);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < child->size; r++)
+            if (child->job_rank[r] == parent->job_rank[parent->gone[i].rank])
+                comm_rank_gone(child, r, parent->gone[i].in_order, parent->gone[i].text);
+    pthread_mutex_unlock(&parent->job->lock);
 }
 
 static uno_err adopt_mark(uno_comm *c)
@@ -158,7 +200,7 @@ static uno_err adopt_mark(uno_comm *c)
     return read_mark(c->region, &code, &rank, text, sizeof text) ? comm_fail(c, code, rank, false, text) : UNO_OK;
 }
 
-static void name_of(const uno_comm *c, int rank, char *buf, size_t buf_bytes)
+void comm_rank_name(const uno_comm *c, int rank, char *buf, size_t buf_bytes)
 {
     const struct watch_member *m = &c->job->members[c->job_rank[rank]];
     snprintf(buf, buf_bytes, "rank %d (pid %d on %.60s)", rank, m->pid, m->hostname);
@@ -175,6 +217,8 @@ static bool collective_needs(uno_comm *c, const struct gone_rank *g, uint32_t nu
         return false;
     if (c->regions[g->rank])
         return !g->finished_any || (int32_t)(number - g->finished) > 0;
+    if (g->moves) /* it may be slow to arrive, and is not lost */
+        return exec_blame(c->run, &what) == g->rank && now - g->since_ns > MOVER_PATIENCE_NS;
     return exec_blame(c->run, &what) == g->rank || (!g->in_order && now - g->since_ns > GONE_PATIENCE_NS);
 }
 
@@ -192,16 +236,16 @@ static bool messages_need(const uno_comm *c, int rank, int ngone)
     return p2p_needs(c->p2p, rank) || (ngone == c->size - 1 && p2p_needs(c->p2p, UNO_ANY));
 }
 
-static uno_err look_gone(uno_comm *c, uint32_t number)
+static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomic int *count, struct suspect *suspect, uint32_t number)
 {
-    int n = atomic_load_explicit(&c->ngone, memory_order_acquire);
+    int n = atomic_load_explicit(count, memory_order_acquire);
     uint64_t now = clock_ns();
     for (int i = 0; i < n; i++) {
-        const struct gone_rank *g = &c->gone[i];
+        const struct gone_rank *g = &list[i];
         char text[ERR_TEXT_BYTES];
         if (!collective_needs(c, g, number, now) && !messages_need(c, g->rank, n))
             continue;
-        if (!missed_twice(c, &c->gone_suspect, g->rank))
+        if (!missed_twice(c, suspect, g->rank))
             return UNO_OK;
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)", g->text,
@@ -210,7 +254,7 @@ static uno_err look_gone(uno_comm *c, uint32_t number)
             snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, coll_name(c->current->req.coll), number, c->rank);
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
-        return comm_fail(c, UNO_ERR_PEER_DEAD, g->rank, true, text);
+        return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);
     }
     return UNO_OK;
 }
@@ -224,6 +268,15 @@ uno_err fail_explain_unreachable(uno_comm *c)
     char why[ERR_TEXT_BYTES];
     snprintf(why, sizeof why, "%s", err_text());
     return err_set(UNO_ERR_PEER_DEAD, "%s (%.700s)", c->gone[0].text, why);
+}
+
+uno_err fail_explain_withdrawn(uno_comm *c)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", err_text());
+    for (uint64_t until = clock_ns() + EXPLAIN_NS; comm_adopt(c) == UNO_OK && clock_ns() < until; sched_yield())
+        ;
+    return comm_cause(c) != UNO_OK ? comm_cause(c) : err_set(UNO_ERR_ABORTED, "%s", text);
 }
 
 /* ---- what the ledgers of this host say about the operation that is waited for --------------------------------------- */
@@ -307,7 +360,7 @@ static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
     }
     if (goodbye && (!there || (int32_t)(e.number - number) < 0)) {
         char name[100];
-        name_of(c, peer, name, sizeof name);
+        comm_rank_name(c, peer, name, sizeof name);
         return err_set(UNO_ERR_PEER_DEAD, "%s left the communicator before %s #%u, which needs it", name,
                        coll_name(c->current->req.coll), number);
     }
@@ -344,7 +397,7 @@ static uno_err look_goodbyes(uno_comm *c)
         if (!missed_twice(c, &c->left_suspect, r))
             return UNO_OK;
         char name[100], text[ERR_TEXT_BYTES];
-        name_of(c, r, name, sizeof name);
+        comm_rank_name(c, r, name, sizeof name);
         snprintf(text, sizeof text, "%s left the communicator; a send or receive of rank %d needs it", name, c->rank);
         return comm_fail(c, UNO_ERR_PEER_DEAD, r, true, text);
     }
@@ -377,7 +430,7 @@ static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns,
     }
     char name[100], who[128] = "its own progress", text[ERR_TEXT_BYTES];
     if (rank >= 0) {
-        name_of(c, rank, name, sizeof name);
+        comm_rank_name(c, rank, name, sizeof name);
         snprintf(who, sizeof who, "%s %s", what, name);
     }
     snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
@@ -391,7 +444,7 @@ static uno_err look_p2p_deadlines(uno_comm *c, uint64_t now)
         if (now < op->deadline_ns || p2p_done(op->p2p))
             continue;
         char name[100], text[ERR_TEXT_BYTES];
-        name_of(c, op->p2p->peer, name, sizeof name);
+        comm_rank_name(c, op->p2p->peer, name, sizeof name);
         snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
                  c->cfg.timeout, op->p2p->send ? "a receive of" : "a message of", name);
         return comm_fail(c, UNO_ERR_TIMEOUT, op->p2p->peer, true, text);
@@ -406,7 +459,8 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
         TRY(adopt_mark(c));
     if (__builtin_expect(atomic_load_explicit(&c->attention, memory_order_acquire) != 0, 0)) {
         TRY(comm_cause(c));
-        TRY(look_gone(c, number));
+        TRY(look_gone(c, c->gone, &c->ngone, &c->gone_suspect, number));
+        TRY(look_gone(c, c->movers, &c->nmovers, &c->mover_suspect, number));
     }
     uint64_t now = clock_ns();
     note_wait(c, now);
@@ -432,7 +486,7 @@ uno_err comm_check(const uno_comm *c)
     return UNO_OK;
 }
 
-uno_err comm_enter(uno_comm *c)
+uno_err comm_enter_failed(uno_comm *c)
 {
     TRY(comm_check(c));
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
@@ -440,6 +494,12 @@ uno_err comm_enter(uno_comm *c)
         comm_release(c);
         return err_set(UNO_ERR_USAGE, "the communicator was finalized");
     }
+    return UNO_OK;
+}
+
+uno_err comm_enter(uno_comm *c)
+{
+    TRY(comm_enter_failed(c));
     uno_err err = comm_adopt(c);
     if (err != UNO_OK)
         return comm_leave(c, err);

@@ -35,6 +35,8 @@ static void say_goodbye(struct job *j)
 {
     for (uno_comm *c = j->comms; c; c = c->next_in_job)
         atomic_store_explicit(&c->region->goodbye, 1, memory_order_release); /* pairs with the acquire in left_in_order */
+    if (j->shrinks)
+        shrinks_goodbye(j->shrinks);
     if (j->watch)
         watch_goodbye(j->watch);
 }
@@ -104,6 +106,8 @@ void job_drop(struct job *job)
         watch_goodbye(job->watch);
     watch_stop(job->watch); /* first: an abort that it was just told of still goes out with what is drained */
     job->watch = NULL;
+    shrinks_free(job->shrinks);
+    job->shrinks = NULL;
     if (job->net) {
         net_proc_drain(job->net, 1000000000u);
         net_proc_free(job->net);
@@ -197,6 +201,19 @@ uno_comm *job_find(struct job *job, uint64_t comm_id)
     pthread_mutex_lock(&job->lock);
     for (uno_comm *c = job->comms; c && !found; c = c->next_in_job)
         if (c->id == comm_id)
+            found = c;
+    if (found)
+        hold(found);
+    pthread_mutex_unlock(&job->lock);
+    return found;
+}
+
+uno_comm *job_find_rank(struct job *job, uint64_t comm_id, int rank)
+{
+    uno_comm *found = NULL;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c && !found; c = c->next_in_job)
+        if (c->id == comm_id && c->rank == rank && atomic_load_explicit(&c->ready, memory_order_acquire)) /* pairs with comm_assemble */
             found = c;
     if (found)
         hold(found);

@@ -31,7 +31,9 @@ static void tell_gone(struct job *job, int process, bool in_order, const char *t
 
 static void on_dead(void *arg, int process, const char *text)
 {
-    tell_gone(arg, process, false, text);
+    struct job *job = arg;
+    shrinks_gone(job->shrinks, process, false);
+    tell_gone(job, process, false, text);
 }
 
 static void on_left(void *arg, int process, const char *text)
@@ -69,8 +71,23 @@ static void on_unreachable(void *arg, int host, const char *text)
 
 static void on_message(void *arg, int from, enum watch_message kind, const void *data, size_t bytes)
 {
+    struct job *job = arg;
     if (kind == WATCH_MESSAGE_ASK)
-        fail_asked(arg, from, data, bytes);
+        fail_asked(job, from, data, bytes);
+    else if (kind == WATCH_MESSAGE_SHRINK)
+        shrinks_message(job->shrinks, from, data, bytes);
+}
+
+static void on_ended(void *arg, int process)
+{
+    struct job *job = arg;
+    shrinks_gone(job->shrinks, process, true);
+}
+
+static uint64_t on_tick(void *arg, uint64_t now)
+{
+    struct job *job = arg;
+    return shrinks_tick(job->shrinks, now);
 }
 
 /* Did this process say goodbye in a region that we can read? */
@@ -92,6 +109,6 @@ uno_err job_watch(uno_comm *c)
     struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .board = c->job->board,
                                 .net = c->job->net, .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort,
                                 .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_message = on_message,
-                                .arg = c->job};
+                                .on_ended = on_ended, .on_tick = on_tick, .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }

@@ -268,6 +268,12 @@ static uno_err make_job(uno_comm *c, const uno_id *id)
     pthread_mutex_init(&job->lock, NULL);
     job->rank = c->rank;
     job->size = c->size;
+    uno_err err = shrink_new_job(job, &c->cfg);
+    if (err != UNO_OK) {
+        pthread_mutex_destroy(&job->lock);
+        free(job);
+        return err;
+    }
     job_add(job);
     job_attach(job, c);
     struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .on_control = job_on_control, .on_down = job_on_down,

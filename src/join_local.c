@@ -30,9 +30,15 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
     if (!job)
         return UNO_ERR_MEMORY;
     pthread_mutex_init(&job->lock, NULL);
+    uno_err err = shrink_new_job(job, cfg);
+    if (err != UNO_OK) {
+        pthread_mutex_destroy(&job->lock);
+        free(job);
+        return err;
+    }
     job_add(job);
     job->refs = 1; /* so that a failure half way does not free it under us */
-    uno_err err = fill_local_job(job, n);
+    err = fill_local_job(job, n);
     if (err == UNO_OK)
         note_board(job, cfg);
     for (int r = 0; r < n && err == UNO_OK; r++) {

@@ -88,7 +88,7 @@ static uno_err agree(uno_comm *parent, struct offer *mine, struct offer *all, un
     return UNO_OK;
 }
 
-static uno_err child_config(const uno_comm *parent, const uno_config *config, struct config *cfg)
+uno_err comm_child_config(const uno_comm *parent, const uno_config *config, struct config *cfg)
 {
     *cfg = parent->cfg;
     if (!config)
@@ -107,25 +107,12 @@ struct splitting {
     int count, place;
 };
 
-/* Ends that were noticed before the child was ready; later ones reach it as they reach every communicator of the job. */
-static void inherit_gone(struct splitting *s)
-{
-    uno_comm *parent = s->parent;
-    pthread_mutex_lock(&parent->job->lock);
-    int n = atomic_load_explicit(&parent->ngone, memory_order_acquire);
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < s->child->size; r++)
-            if (s->members[r].rank == parent->gone[i].rank)
-                comm_rank_gone(s->child, r, parent->gone[i].in_order, parent->gone[i].text);
-    pthread_mutex_unlock(&parent->job->lock);
-}
-
 static uno_err split_steps(struct splitting *s, int color, const uno_config *config)
 {
     uno_comm *parent = s->parent;
     struct config cfg;
     parent->children++;
-    uno_err err = child_config(parent, config, &cfg);
+    uno_err err = comm_child_config(parent, config, &cfg);
     if (err == UNO_OK && color != UNO_NO_COLOR && !(s->members = members_of(parent, s->votes, color, &s->count, &s->place)))
         err = UNO_ERR_MEMORY;
     if (err == UNO_OK && s->place >= 0)
@@ -141,7 +128,7 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
         if (err == UNO_OK)
             err = comm_assemble(s->child, &costs);
         if (err == UNO_OK)
-            inherit_gone(s);
+            comm_inherit_gone(parent, s->child);
     }
     /* also tells that everyone has mapped what it needs */
     return agree(parent, &s->mine, s->again, err);

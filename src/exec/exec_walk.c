@@ -155,7 +155,7 @@ static bool loans_still_valid(const struct exec_op *op, const struct exec_fire *
 {
     for (int i = 0; i < f->nrecv; i++)
         if (__builtin_expect(net_loan_withdrawn(net_recv_head(f->recv[i])), 0)) {
-            err_set(UNO_ERR_ABORTED, "rank %d took back memory that operation #%u was reading", f->recv[i]->peer, op->number);
+            f->recv[i]->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that operation #%u was reading", f->recv[i]->peer, op->number);
             return false;
         }
     return true;

@@ -263,9 +263,23 @@ struct net_region {
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
     _Atomic uint32_t segments_gone; /* how often one of them was freed; release store, pairs with the acquire in forget_gone */
     uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places,
-             offset_notes;
+             offset_notes, offset_slate;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
+
+/* What a rank's steward says about shrinking its communicator (watch_shrink.c), and its new region afterwards (src/shrink.c). Its
+ * owner writes it, but for `asked`; every rank of the host reads it. */
+enum net_built { NET_BUILT_NOTHING = 0, NET_BUILT_REGION, NET_BUILT_MAPPED, NET_BUILT_FAILED };
+struct net_slate {
+    _Alignas(CACHE_LINE) _Atomic uint32_t version; /* odd while words are written; counts up */
+    _Atomic uint32_t asked;      /* set by any rank of the host: look at the slates */
+    _Atomic uint32_t left;       /* the owner answers no more and decides nothing any more; release store */
+    _Atomic uint32_t built;      /* enum net_built of the new communicator; release store, after ref */
+    struct net_segment_ref ref;  /* its new region */
+    _Atomic uint64_t words[];    /* net_slate_bytes(size) of them */
+};
+size_t net_slate_bytes(int size); /* 64, and two bits a rank */
+static inline struct net_slate *net_region_slate(struct net_region *r) { return (struct net_slate *)((char *)r + r->offset_slate); }
 
 size_t net_region_bytes(int size);
 void net_region_init(struct net_region *r, int size, uint32_t first); /* first: as in net_comm_options */

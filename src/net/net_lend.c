@@ -73,13 +73,17 @@ const void *net_recv_elsewhere(struct net_end *e, const struct net_slot *head, u
         if (atomic_load(&head->withdrawn) == 0)
             return (const void *)(uintptr_t)address;
         net_loan_end(e);
-        err_set(UNO_ERR_ABORTED, "rank %d took back memory that it had lent", e->peer);
+        e->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that it had lent", e->peer);
         return NULL;
     }
     char *base;
-    if (segment == 0 || segment > NET_MAX_SEGMENTS ||
-        peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes) != UNO_OK)
+    if (segment == 0 || segment > NET_MAX_SEGMENTS)
         return NULL;
+    uno_err err = peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes);
+    if (err != UNO_OK) {
+        e->failed = err; /* not a mismatch: its process has ended, or the kernel refuses */
+        return NULL;
+    }
     if (address > segment_bytes || bytes > segment_bytes - address) {
         err_set(UNO_ERR_INTERNAL, "rank %d lends memory outside its segment", e->peer);
         return NULL;

@@ -17,6 +17,11 @@ const char *const net_carrier_names[NET_CARRIER_COUNT] = {"self", "shm", "thread
 
 #define LEDGER_BYTES (NET_LEDGER_EVENTS * 64)
 
+size_t net_slate_bytes(int size)
+{
+    return 64 + ((size_t)size + 31) / 32 * 8;
+}
+
 static size_t lay_out(int size, struct net_region *r)
 {
     size_t at = (sizeof(struct net_region) + 4095) / 4096 * 4096;
@@ -27,7 +32,8 @@ static size_t lay_out(int size, struct net_region *r)
     size_t released = notes + NET_NOTES_BYTES + ((size_t)size * sizeof(int32_t) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     size_t places = released + (size_t)size * REGION_COUNTERS_PER_RANK * sizeof(struct net_counter);
     size_t segments = places + ((size_t)size * NET_PAIR_ENDS + 1) * sizeof(struct net_place);
-    size_t end = segments + NET_MAX_SEGMENTS * sizeof(struct net_segment_ref);
+    size_t slate = segments + NET_MAX_SEGMENTS * sizeof(struct net_segment_ref);
+    size_t end = slate + sizeof(struct net_slate) + net_slate_bytes(size);
     if (r) {
         r->offset_ring = (uint32_t)ring;
         r->offset_ledger = (uint32_t)ledger;
@@ -36,6 +42,7 @@ static size_t lay_out(int size, struct net_region *r)
         r->offset_released = (uint32_t)released;
         r->offset_places = (uint32_t)places;
         r->offset_segments = (uint32_t)segments;
+        r->offset_slate = (uint32_t)slate;
     }
     return end;
 }
@@ -63,7 +70,8 @@ bool net_region_check(const struct net_region *r, int size)
     return r->magic == NET_REGION_MAGIC && r->version == UNO_VERSION && r->size == (uint32_t)size && r->bytes == bytes &&
            r->offset_ring == want.offset_ring && r->offset_ledger == want.offset_ledger &&
            r->offset_p2p_ledger == want.offset_p2p_ledger && r->offset_notes == want.offset_notes && r->offset_released == want.offset_released &&
-           r->offset_places == want.offset_places && r->offset_segments == want.offset_segments;
+           r->offset_places == want.offset_places && r->offset_segments == want.offset_segments &&
+           r->offset_slate == want.offset_slate;
 }
 
 void net_ring_sleeper(struct net_region *r)

@@ -190,6 +190,7 @@ static void serve_net(struct watch *w, bool fired)
 static int sleep_ms(const struct watch *w)
 {
     uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), MIN(w->records_ns, post_next_ns(w))), now = clock_ns();
+    until = MIN(until, w->caller_tick_ns);
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -241,6 +242,7 @@ static void *steward(void *arg)
         records_tick(w, clock_ns());
         hosts_timers(w, clock_ns());
         post_timer(w, clock_ns());
+        w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
     post_end(w);
     records_end(w);

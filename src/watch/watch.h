@@ -162,6 +162,7 @@ struct watch_member {          /* one per rank of the job */
 enum watch_message {
     WATCH_MESSAGE_FIRST = 64,
     WATCH_MESSAGE_ASK = WATCH_MESSAGE_FIRST, /* fail.c: what do you call as operation N? */
+    WATCH_MESSAGE_SHRINK,                    /* watch_shrink.c: who goes on? */
     WATCH_MESSAGE_LAST = 255
 };
 #define WATCH_MESSAGE_BYTES (256u << 10) /* no message is longer */
@@ -179,12 +180,17 @@ struct watch_options {
     /* Nothing has gone between this host and another one for UNISONO_SUSPECT_TIMEOUT: communicators with ranks on both fail. text
      * says which hosts, interface, since when. NULL = not wanted. */
     void (*on_unreachable)(void *arg, int host, const char *text);
+    /* A process has ended, or left, for certain: its own host saw it, or it said so. Called before on_dead and on_left; on_dead alone
+     * may rest on closed connections. NULL = not wanted. */
+    void (*on_ended)(void *arg, int process);
     /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) NULL = nobody did. */
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
     void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
     /* A message that another process sent with watch_tell; data belongs to the caller. NULL = not wanted. */
     void (*on_message)(void *arg, int from, enum watch_message kind, const void *data, size_t bytes);
+    /* Called in every round of the steward; returns when it wants to be called again at the latest. NULL = not wanted. */
+    uint64_t (*on_tick)(void *arg, uint64_t now);
     void *arg;
 };
 struct watch;
@@ -210,5 +216,42 @@ void watch_on_control(void *arg, int from, const void *data, size_t bytes);
 void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text);
 /* Start time of a process of this host in clock ticks, for watch_member; 0 = unknown. */
 uint64_t watch_start_ticks(int32_t pid);
+
+/* ---- who goes on after a failure (watch_shrink.c) ------------------------------------------------------------------
+ * One agreement a communicator. What it says travels through the slates of the control regions inside a host, and from steward to
+ * steward between hosts. The stewards answer whether the program has called or not; a rank that waits in shrink_run helps. */
+struct shrinks;                    /* of one job and process */
+struct shrink;                     /* one rank's part in one agreement */
+struct shrinks_options {
+    double timeout_s;              /* so long members have to call */
+    /* Send to a process; may lose it. Called with the lock of shrinks held: must not call back. NULL without other hosts. */
+    void (*tell)(void *arg, int process, const void *data, size_t bytes);
+    /* Called by shrinks_tick and shrink_run, without locks: a rank has called; a decision is known, and this rank is not in it. */
+    void (*on_called)(void *arg, uint64_t comm_id, int self, int rank);
+    void (*on_excluded)(void *arg, uint64_t comm_id, int self);
+    void *arg;
+};
+uno_err shrinks_new(const struct shrinks_options *opt, struct shrinks **shrinks);
+/* Say on all slates that this process decides nothing any more. Never waits. */
+void shrinks_goodbye(struct shrinks *shrinks);
+void shrinks_free(struct shrinks *shrinks);                 /* says goodbye; NULL is allowed */
+/* It has ended or left the job: proved, or only likely (its connections were closed), and then it is not waited for, but counts. */
+void shrinks_gone(struct shrinks *shrinks, int process, bool proved);
+void shrinks_message(struct shrinks *shrinks, int from_process, const void *data, size_t bytes);
+uint64_t shrinks_tick(struct shrinks *shrinks, uint64_t now); /* for watch_options.on_tick */
+/* A communicator is there. process: of each rank, copied. regions: by rank, NULL on other hosts; valid until shrink_remove. */
+uno_err shrink_add(struct shrinks *shrinks, uint64_t comm_id, int rank, int size, const int *process, struct net_region **regions,
+                   struct shrink **shrink);
+/* The communicator goes. true: this rank may still have to answer, and the memory now belongs to shrinks: the own region's
+ * segment, and regions and refs (arrays from malloc) with all that is mapped there. false: nothing is kept. NULL is allowed. */
+bool shrink_remove(struct shrink *shrink, struct net_segment *segment, struct net_region **regions, struct net_segment_ref *refs);
+/* Call, and wait for the decision. exclude: set of ranks (bit r % 8 of byte r / 8) that are not waited for, NULL = none. UNO_OK: this
+ * rank goes on, see shrink_takes. UNO_ERR_EXCLUDED: the others go on. UNO_ERR_UNREACHABLE: no quorum answered within three
+ * times timeout_s; shrink_silent tells who did not. UNO_ERR_ABORTED: *cancel became another number than at the beginning.
+ * UNO_ERR_UNSUPPORTED: too many ranks. */
+uno_err shrink_run(struct shrink *shrink, const unsigned char *exclude, const _Atomic int *cancel);
+bool shrink_takes(const struct shrink *shrink, int rank);   /* after a decision: is that rank in the set? */
+bool shrink_silent(struct shrink *shrink, int rank);        /* neither gone nor heard of lately */
+void shrink_built(struct shrink *shrink);                   /* the new communicator is there, or never will be */
 
 #endif

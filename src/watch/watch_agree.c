@@ -21,7 +21,7 @@ enum phase { IDLE = 0, PREPARE = 1, ACCEPT = 2 };
 struct other {                 /* what is known of a member, ourselves included */
     uint64_t seq, heard_ns;    /* of the newest message; 0 = none */
     uint64_t promised, accepted;
-    bool gone, called, knows;
+    bool gone, lost, called, knows;
 };
 
 struct agree {
@@ -224,7 +224,7 @@ static int leader(const struct agree *a, uint64_t now)
 static bool all_called(const struct agree *a, uint64_t now)
 {
     for (int r = 0; r < a->size; r++)
-        if (!a->others[r].gone && !agree_in(a->exclude, r) && !calls_now(a, r, now))
+        if (!a->others[r].gone && !a->others[r].lost && !agree_in(a->exclude, r) && !calls_now(a, r, now))
             return false;
     return true;
 }
@@ -330,6 +330,12 @@ void agree_gone(struct agree *a, int rank)
     a->due[rank] = false;
 }
 
+void agree_lost(struct agree *a, int rank)
+{
+    if (rank >= 0 && rank < a->size && rank != a->rank)
+        a->others[rank].lost = true;
+}
+
 static void answer(struct agree *a, int from, uint64_t proposing, enum phase phase, const unsigned char *proposal)
 {
     if (phase == PREPARE)
@@ -347,6 +353,7 @@ static void hear(struct agree *a, const unsigned char *b, int from, uint64_t now
     enum phase phase = (enum phase)get(b + 12, 4);
     o->seq = get(b + 16, 8);
     o->heard_ns = MAX(now, 1u);
+    o->lost = false;
     o->called = b[3] & FLAG_CALLED;
     o->promised = get(b + 24, 8);
     o->accepted = get(b + 32, 8);
@@ -367,6 +374,15 @@ static void hear(struct agree *a, const unsigned char *b, int from, uint64_t now
         step_back(a, now);
 }
 
+/* What it knew is still true, unless all that knew it are gone and others went on: they needed our acceptance for that, or could
+ * not. So it is believed if we have accepted nothing later. */
+static void hear_of_gone(struct agree *a, const unsigned char *b, uint64_t now)
+{
+    uint64_t accepted = get(b + 32, 8);
+    if ((b[3] & FLAG_DECIDED) && a->accepted <= accepted)
+        learn(a, accepted, b + HEADER_BYTES, now);
+}
+
 uno_err agree_receive(struct agree *a, const void *data, size_t bytes, uint64_t now)
 {
     const unsigned char *b = data;
@@ -374,8 +390,12 @@ uno_err agree_receive(struct agree *a, const void *data, size_t bytes, uint64_t 
         get(b + 4, 4) >= (uint64_t)a->size || get(b + 12, 4) > ACCEPT)
         return err_set(UNO_ERR_PARSE, "a message of %zu bytes about shrinking a communicator of %d ranks makes no sense", bytes, a->size);
     int from = (int)get(b + 4, 4);
-    if (from == a->rank || a->others[from].gone || get(b + 16, 8) <= a->others[from].seq)
+    if (from == a->rank || get(b + 16, 8) <= a->others[from].seq)
         return UNO_OK; /* overtaken */
+    if (a->others[from].gone) {
+        hear_of_gone(a, b, now);
+        return UNO_OK;
+    }
     if (b[3] & FLAG_LEFT)
         agree_gone(a, from);
     else

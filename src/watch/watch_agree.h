@@ -34,6 +34,7 @@ void agree_free(struct agree *a);
 void agree_call(struct agree *a, const unsigned char *exclude, uint64_t now);
 void agree_withdraw(struct agree *a);           /* its call has returned without a decision */
 void agree_gone(struct agree *a, int rank);
+void agree_lost(struct agree *a, int rank);     /* it has probably ended: not waited for, but no quorum forgets it */
 /* UNO_ERR_PARSE: not a message of this agreement; nothing happened. */
 uno_err agree_receive(struct agree *a, const void *data, size_t bytes, uint64_t now);
 void agree_tick(struct agree *a, uint64_t now);

@@ -22,7 +22,7 @@ struct frame {
     enum frame_kind kind;
     int32_t process; /* FRAME_DEATH */
     uint64_t comm_id;
-    int32_t code, rank; /* FRAME_ABORT */
+    int32_t code, rank; /* FRAME_ABORT. FRAME_DEATH: code 1 = its own host saw it, which is proof */
     char text[FRAME_TEXT_BYTES];
 };
 

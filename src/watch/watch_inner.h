@@ -21,6 +21,7 @@ struct peer {                 /* one per process of the job, in the order of the
     int process;              /* that lowest rank */
     enum peer_state state;
     struct process_eye eye;   /* processes of this host but our own; pidfd -1 otherwise */
+    bool proved;              /* ended or left, for certain: its own host saw it, or it said so */
     bool polled;              /* no pidfd: looked at every POLL_NS */
     uint64_t ended_ns;        /* its end was seen then, how it ended is not known yet; 0 = no */
     uint64_t suspect_ns;      /* all its connections ended then without goodbye; 0 = no */
@@ -92,6 +93,7 @@ struct watch {
     struct peer *peers;
     int npeers, self;         /* self: index of the own process */
     int epoll, net_fd;
+    uint64_t caller_tick_ns;  /* opt.on_tick wants to be called then */
     uint32_t message_id;      /* of the last message sent */
     struct steward_page *page, *private_page; /* own; private: there is no board */
     struct host *hosts;       /* by host index; the own one is not used */

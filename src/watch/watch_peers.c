@@ -156,7 +156,7 @@ static void link_hubs(struct watch *w, bool starting)
 /* everyone: also the processes of our own host, when the dead one is elsewhere. */
 static void tell(struct watch *w, const struct peer *dead, bool everyone)
 {
-    struct frame f = {.kind = FRAME_DEATH, .process = dead->process};
+    struct frame f = {.kind = FRAME_DEATH, .process = dead->process, .code = dead->proved};
     snprintf(f.text, sizeof f.text, "%s", dead->text);
     for (int i = 0; i < w->npeers; i++)
         if (i != w->self && (everyone || !peer_is_local(w, &w->peers[i])))
@@ -200,7 +200,7 @@ static void stop_looking(struct watch *w, struct peer *p)
     p->ended_ns = p->suspect_ns = 0;
 }
 
-enum source { SEEN_HERE, SEEN_AS_FIN, TOLD };
+enum source { SEEN_HERE, SEEN_AS_FIN, TOLD, TOLD_PROVED };
 
 /* After a process of our host is gone: pass it on if that is our task now. A hub that was left out may have been the one to do so. */
 static void pass_on(struct watch *w, const struct peer *p)
@@ -214,8 +214,18 @@ static void pass_on(struct watch *w, const struct peer *p)
     link_hubs(w, false);
 }
 
+/* It is certain, and for good: who has to know before anybody acts on it? */
+static void peer_proved(struct watch *w, struct peer *p)
+{
+    if (!p->proved && w->opt.on_ended)
+        w->opt.on_ended(w->opt.arg, p->process);
+    p->proved = true;
+}
+
 static void peer_died(struct watch *w, struct peer *p, enum source source, const char *text)
 {
+    if (source == SEEN_HERE || source == TOLD_PROVED)
+        peer_proved(w, p); /* also when it was taken for dead before */
     if (p->state != PEER_ALIVE)
         return;
     p->state = PEER_DEAD;
@@ -240,6 +250,7 @@ static void peer_left(struct watch *w, struct peer *p)
     if (p->state != PEER_ALIVE)
         return;
     char name[256];
+    peer_proved(w, p);
     peer_name(w, p, name, sizeof name);
     p->state = PEER_LEFT;
     p->gone_ns = clock_ns();
@@ -391,7 +402,7 @@ void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint
             LOG(LOG_INFO, LOG_WATCH, "rank %d says that process %d is dead, which %s; ignored", from, f.process,
                 p ? "is this one" : "is not in this job");
         else
-            peer_died(w, p, TOLD, f.text);
+            peer_died(w, p, f.code == 1 ? TOLD_PROVED : TOLD, f.text);
     }
 }
 
