@@ -51,10 +51,26 @@ static uint64_t clock_error(const struct judge *j, const struct fault *x)
     return error;
 }
 
+/* Do all ranks concerned live by one clock? */
+static bool one_host(const struct judge *j, const struct fault *x, const struct fault *y)
+{
+    const struct fault *both[] = {x, y};
+    int32_t host = -1;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < both[k]->nculprits; i++) {
+            int32_t h = j->f->ranks[both[k]->culprits[i]].host_index;
+            if (h < 0 || (host >= 0 && h != host))
+                return false;
+            host = h;
+        }
+    return host >= 0;
+}
+
 /* Certainly later, as far as the clocks of the ranks concerned can tell. */
 static bool is_later(const struct judge *j, const struct fault *x, const struct fault *than)
 {
-    uint64_t e = clock_error(j, x), f = clock_error(j, than);
+    bool same = one_host(j, x, than);
+    uint64_t e = same ? 0 : clock_error(j, x), f = same ? 0 : clock_error(j, than);
     if (x->since_ns == 0 || than->since_ns == 0 || e > UINT64_MAX - f)
         return false;
     return x->since_ns > than->since_ns && x->since_ns - than->since_ns > e + f;

@@ -22,13 +22,19 @@ static bool own_counts(uint8_t coll)
     return coll == UNO_ALL_GATHER_V || coll == UNO_REDUCE_SCATTER_V || coll == UNO_ALL_TO_ALL_V || coll == UNO_BARRIER;
 }
 
+/* Handles of the program's own reductions are numbered by each rank for itself. */
+static bool ops_differ(const struct verdict_event *a, const struct verdict_event *b)
+{
+    return a->op != b->op && (a->op < UNO_OP_DYNAMIC || b->op < UNO_OP_DYNAMIC);
+}
+
 bool calls_differ(const struct verdict_event *a, const struct verdict_event *b)
 {
     if (a->coll != b->coll)
         return true;
     if (a->coll == UNO_BARRIER)
         return false;
-    return a->type != b->type || (!own_counts(a->coll) && a->count != b->count) || (reduces(a->coll) && a->op != b->op) ||
+    return a->type != b->type || (!own_counts(a->coll) && a->count != b->count) || (reduces(a->coll) && ops_differ(a, b)) ||
            (rooted(a->coll) && a->root != b->root);
 }
 
@@ -37,9 +43,12 @@ static bool signatures_differ(const struct verdict_event *a, const struct verdic
     return a->signature && b->signature && a->signature != b->signature;
 }
 
+/* Equal signatures cover everything that must agree, whatever the fields look like. */
 static bool differ(const struct verdict_event *a, const struct verdict_event *b, bool by_signature)
 {
-    return by_signature ? signatures_differ(a, b) : calls_differ(a, b);
+    if (by_signature)
+        return signatures_differ(a, b);
+    return calls_differ(a, b) && !(a->signature && a->signature == b->signature);
 }
 
 /* Lowest and highest number that somebody still tells of. */
@@ -136,12 +145,29 @@ static bool same_call(const struct verdict_event *a, const struct verdict_event 
     return !calls_differ(a, b) && !sites_differ(a, b);
 }
 
+/* Call `number` of a rank, made or still in its queue; NULL = not known. *made: room for one from the queue. */
+static const struct verdict_event *call_at(const struct verdict_comm *c, uint32_t number, struct verdict_event *made)
+{
+    uint32_t ahead = number - c->newest;
+    for (uint32_t i = 0; is_ahead(number, c->newest) && i < c->ncalls; i++) {
+        const struct verdict_call *q = &c->calls[i];
+        if (q->coll < 0 || --ahead > 0)
+            continue;
+        *made = (struct verdict_event){.number = number, .coll = (uint8_t)q->coll, .type = q->type, .op = q->op, .root = q->root,
+                                       .count = q->count};
+        memcpy(made->site, q->site, sizeof made->site);
+        return made;
+    }
+    return event_at(c, number);
+}
+
 /* How often a[number + i] is b[number + i + by]; -1 when once it is not. */
 static int agree(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number, int by)
 {
+    struct verdict_event made_a, made_b;
     int hits = 0;
-    for (uint32_t k = number; !is_ahead(k, a->newest); k++) {
-        const struct verdict_event *x = event_at(a, k), *y = event_at(b, k + (uint32_t)by);
+    for (uint32_t k = number; !is_ahead(k, a->newest + a->ncalls); k++) {
+        const struct verdict_event *x = call_at(a, k, &made_a), *y = call_at(b, k + (uint32_t)by, &made_b);
         if (!x || !y)
             continue;
         if (!same_call(x, y))

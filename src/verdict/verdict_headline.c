@@ -95,6 +95,10 @@ static void say_left(struct out *o, const struct judge *j, const struct fault *x
     else
         say(o, "finalized or destroyed this communicator");
     say(o, " and %s", missing(x, true));
+    const struct seat *s = x->wait ? NULL : seat_of(x->group, rank);
+    if (s && x->group->number - s->comm->newest == 1)
+        say(o, " (it made %u calls, the others %u: if its program was complete, it is off by one since an earlier call that looks alike)",
+            s->comm->newest, x->group->number);
 }
 
 void say_silent(struct out *o, const struct judge *j, int rank)

@@ -254,6 +254,32 @@ static bool long_missed(struct judge *j, const int32_t *list, int n)
     return false;
 }
 
+/* When one rank alone waits for most, it may be the one that made a call too many. */
+static bool lone_caller(struct judge *j, struct group *g, const int32_t *list, int n)
+{
+    const struct seat *lone = NULL;
+    int callers = 0, shift = 0;
+    for (uint32_t i = 0; i < g->nseats; i++)
+        if (running(g->seats[i].comm) && running(g->seats[i].comm)->number == g->number) {
+            lone = &g->seats[i];
+            callers++;
+        }
+    const struct seat *other = callers == 1 && n > 1 ? seat_of(g, list[0]) : NULL;
+    uint32_t from = other ? site_shift(lone->comm, other->comm, &shift) : 0;
+    if (from == 0)
+        return false;
+    int32_t rank = lone->rank;
+    struct fault *x = fault_add(j, VERDICT_KIND_OFF_BY_ONE, &rank, 1);
+    if (x) {
+        x->group = g;
+        x->number = from;
+        x->shift = shift;
+        x->since_ns = g->since_ns;
+        x->sure = VERDICT_LIKELY;
+    }
+    return true;
+}
+
 static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind kind, int32_t *list)
 {
     int n = 0;
@@ -271,6 +297,8 @@ static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind k
     int shift = 0;
     bool by_program = kind == VERDICT_KIND_RANK_ABSENT || kind == VERDICT_KIND_COMPUTING || kind == VERDICT_KIND_LEFT;
     uint32_t from = n == 1 && by_program ? site_shift_of(g, list[0], &shift) : 0;
+    if (by_program && lone_caller(j, g, list, n))
+        return;
     struct fault *x = fault_add(j, from ? VERDICT_KIND_OFF_BY_ONE : kind, list, n);
     if (!x)
         return;

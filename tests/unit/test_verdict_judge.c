@@ -84,6 +84,16 @@ static void must_say(enum verdict_kind kind, int culprit, ...)
     assert_null(strstr(v.headline, "  "));
 }
 
+/* No alarm, and no fact either. */
+static void quiet(void)
+{
+    judged();
+    if (v.kind != VERDICT_KIND_NONE)
+        fail_msg("a false alarm, %s: %s", verdict_kind_name(v.kind), v.headline);
+    assert_int_equal(v.nculprits, 0);
+    assert_non_null(strstr(v.headline, "nothing is wrong"));
+}
+
 static const char *fmt(const char *f, ...)
 {
     static char bufs[8][256];
@@ -318,6 +328,25 @@ static void test_off_by_one(void **state)
     }
 }
 
+/* What the others have queued is what the culprit calls now. */
+static void test_off_by_one_by_queue(void **state)
+{
+    (void)state;
+    open_stage(&stages[2]);
+    for (int r = 0; r < 8; r++) {
+        scene_call(&s, r, WORLD, UNO_BROADCAST, r == 5 ? 7 : 3, SCENE_NOW - 1, 0);
+        if (r != 5) {
+            scene_queued(&s, r, WORLD, UNO_BROADCAST, 7, 9, SCENE_NOW - 1);
+            scene_queued(&s, r, WORLD, UNO_BARRIER, 0, 10, SCENE_NOW - 1);
+        } else {
+            scene_queued(&s, r, WORLD, UNO_BARRIER, 0, 9, SCENE_NOW - 1);
+        }
+    }
+    scene_sign(&s, WORLD);
+    must_say(VERDICT_KIND_OFF_BY_ONE, 5, name(5), "off by one from operation #17", "skipped broadcast (root rank 0, count 3)", NULL);
+    assert_int_equal(v.sure, VERDICT_SURE);
+}
+
 /* All calls look alike, so nothing mismatches; only call sites tell that rank 2 has skipped #12, and now it is missing at the end. */
 static void test_off_by_one_by_sites(void **state)
 {
@@ -332,6 +361,39 @@ static void test_off_by_one_by_sites(void **state)
     scene_syscall(&s, 2, "read", "", 0);
     close_stage(&stages[1]);
     must_say(VERDICT_KIND_OFF_BY_ONE, 2, "off by one from operation #12", "it skipped all_reduce (count 1024) at train.py:103", NULL);
+}
+
+/* Rank 2 makes #12 twice. Nobody else comes to its last call; the sites tell who is wrong. */
+static void test_one_call_more(void **state)
+{
+    (void)state;
+    open_stage(&stages[1]);
+    for (int r = 0; r < 8; r++)
+        for (uint32_t k = 0; k < 16; k++)
+            snprintf(scene_of(&s, r, WORLD)->events[k].site, VERDICT_SITE_BYTES, "train.py:%u", 100 + (k - (r == 2 && k >= 12)) % 4);
+    snprintf(scene_call(&s, 2, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 6, 0)->site, VERDICT_SITE_BYTES, "train.py:103");
+    for (int r = 0; r < 8; r++)
+        if (r != 2)
+            scene_computes(&s, r, "");
+    close_stage(&stages[1]);
+    must_say(VERDICT_KIND_OFF_BY_ONE, 2, "off by one from operation #13", "at train.py:103, is one call more than the others make",
+             "their #13 is its #14", NULL);
+}
+
+/* Reductions of the program's own have other handles on other ranks; equal signatures say that they are the same. */
+static void test_own_reductions(void **state)
+{
+    (void)state;
+    for (int signed_too = 0; signed_too < 2; signed_too++) {
+        open_stage(&stages[1]);
+        for (int r = 0; r < 8; r++)
+            scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 8, SCENE_NOW - 3, 0);
+        if (signed_too)
+            scene_sign(&s, WORLD);
+        for (int r = 0; r < 8; r++)
+            scene_of(&s, r, WORLD)->events[16].op = UNO_OP_DYNAMIC + r;
+        quiet();
+    }
 }
 
 /* ---- circles --------------------------------------------------------------------------------------------------------------------- */
@@ -427,6 +489,34 @@ static void test_p2p_tags(void **state)
     must_say(VERDICT_KIND_P2P_UNMATCHED, 0, "irecv from any rank (tag 6", "rank 1 sends tag 5", NULL);
 }
 
+/* The peer of a send or receive that will not come, or not soon: told as what it is, with the pair. */
+static void test_p2p_peers(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 5; way++) {
+        scene_begin(&s, 4, 2, 3);
+        scene_comm(&s, WORLD, "dp", 0, 1, 4);
+        scene_p2p(&s, 3, WORLD, VERDICT_RECV, 0, 0, 64, SCENE_NOW - (way < 2 ? 0.5 : 8));
+        struct verdict_process *p = &s.f.ranks[0].process;
+        if (way == 0) {
+            scene_ended(&s, 0, VERDICT_LEFT, VERDICT_ENDED_EXIT, 0, SCENE_NOW - 1);
+            must_say(VERDICT_KIND_LEFT, 0, name(3), "recv from rank 0 (tag 0, 64 B", "exited with status 0, 1.0 s ago and has sent nothing for it", NULL);
+        } else if (way == 1) {
+            scene_ended(&s, 0, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 9, SCENE_NOW - 1);
+            must_say(VERDICT_KIND_DEAD, 0, "signal 9", "rank 3 waits for it", NULL);
+        } else if (way == 2) {
+            p->run = VERDICT_RUN_STOPPED;
+            must_say(VERDICT_KIND_STOPPED, 0, name(3), name(0), "is stopped by a signal", "and has sent nothing for it", NULL);
+        } else if (way == 3) {
+            scene_computes(&s, 0, "");
+            must_say(VERDICT_KIND_COMPUTING, 0, name(3), name(0), "has sent nothing for it; it computes", NULL);
+        } else {
+            scene_lost(&s, 0, VERDICT_SILENT, SCENE_NOW - 5);
+            must_say(VERDICT_KIND_SILENT, 0, name(3), name(0), "does not answer for 5.0 s", NULL);
+        }
+    }
+}
+
 /* ---- ends -------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_dead(void **state)
@@ -509,7 +599,7 @@ static void test_left(void **state)
         scene_ended(&s, rank, VERDICT_LEFT, VERDICT_ENDED_EXIT, 0, SCENE_NOW - 1);
         close_stage(st);
         must_say(VERDICT_KIND_LEFT, rank, name(rank), "exited with status 0", "never called it", "its last operation was all_reduce #16",
-                 "wait for it", NULL);
+                 "it made 16 calls, the others 17", "wait for it", NULL);
     }
     open_stage(&stages[0]);
     all_but(4);
@@ -703,15 +793,6 @@ static void test_told(void **state)
         snprintf(m->failed_text, sizeof m->failed_text, "uno_comm_abort was called");
     }
     must_say(VERDICT_KIND_ABORTED, 2, "\"dp\" failed 3.0 s ago", name(2), "UNO_ERR_ABORTED", "uno_comm_abort was called", NULL);
-}
-
-static void quiet(void)
-{
-    judged();
-    if (v.kind != VERDICT_KIND_NONE)
-        fail_msg("a false alarm, %s: %s", verdict_kind_name(v.kind), v.headline);
-    assert_int_equal(v.nculprits, 0);
-    assert_non_null(strstr(v.headline, "nothing is wrong"));
 }
 
 static void test_near_misses(void **state)
@@ -1057,7 +1138,8 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_native_stack),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),
-        cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_comm_order), cmocka_unit_test(test_long_circle),
+        cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_off_by_one_by_queue), cmocka_unit_test(test_one_call_more),
+        cmocka_unit_test(test_own_reductions), cmocka_unit_test(test_p2p_peers), cmocka_unit_test(test_comm_order), cmocka_unit_test(test_long_circle),
         cmocka_unit_test(test_p2p), cmocka_unit_test(test_p2p_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved), cmocka_unit_test(test_silent),
         cmocka_unit_test(test_never_joined), cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped),
