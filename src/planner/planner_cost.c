@@ -20,6 +20,8 @@
 #define SLOTS_K 2
 #define TILE_LEAST 4096u
 #define TILE_MOST 1048576u
+#define TILE_MOST_NET 262144u
+#define TILES_A_CHUNK 4u     /* over TCP at least */
 #define ROOM_MOST 2097152u /* about twice a second-level cache, see net_end.c */
 
 struct work { uint64_t firings, copies, reduces, out, in; };
@@ -257,13 +259,22 @@ static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_co
     return best;
 }
 
+/* Over TCP a message costs more than its bytes, and how much is not measured: the largest that leaves some tiles a chunk. */
+static uint64_t large_tile(uint64_t chunk, uint64_t most)
+{
+    uint64_t tile = power_below(most, 64);
+    return chunk >= TILE_LEAST * TILES_A_CHUNK ? MIN(tile, power_below(chunk / TILES_A_CHUNK, TILE_LEAST)) : tile;
+}
+
 uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes,
                        struct planner_slots *slots)
 {
     uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
     room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
     uint64_t most = power_below(room / SLOTS_K, 64), tile = most;
-    if (!settings->buffsize)
+    if (!settings->buffsize && load->messages_net)
+        tile = large_tile(chunk_bytes, MIN(most, TILE_MOST_NET));
+    else if (!settings->buffsize)
         tile = cheapest_tile(load, &settings->costs, SLOTS_K, chunk_bytes, MIN(most, TILE_MOST));
     uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
     tile = MIN(MIN(tile, 1u << 30), whole);
