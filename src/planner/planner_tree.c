@@ -117,6 +117,23 @@ static int lowest_bit(int r, int n) { return r ? r & -r : n; }
 
 static int span(int r, int n) { return MIN(lowest_bit(r, n), n - r); }
 
+/* What comes from below, or goes there, passes through, block by block. */
+static void pass_on(struct plan_build *b, int child, int recv, int send)
+{
+    gen_step(b, PLAN_RECV_SEND, PLAN_NONE, 0, PLAN_NONE, 0, span(child, b->plan->nranks));
+    build_shape(b, child);
+    build_on_recv(b, recv);
+    build_on_send(b, send);
+}
+
+static void keep_own(struct plan_build *b)
+{
+    if (b->prog->rank == 0) {
+        build_lane(b);
+        gen_copy(b, 0, 0, 1);
+    }
+}
+
 static void binomial_gather(struct plan_build *b)
 {
     int n = b->plan->nranks, r = b->prog->rank;
@@ -127,20 +144,14 @@ static void binomial_gather(struct plan_build *b)
     }
     for (int step = 1; step < lowest_bit(r, n) && r + step < n; step *= 2) {
         int child = r + step, recv = build_recv_from(b, child, 0);
-        if (r) { /* what comes from below passes through */
-            gen_step(b, PLAN_RECV_SEND, PLAN_NONE, 0, PLAN_NONE, 0, span(child, n));
-            build_shape(b, child);
-            build_on_recv(b, recv);
-            build_on_send(b, send);
+        if (r) {
+            pass_on(b, child, recv, send);
         } else {
             build_lane(b);
             gen_recv(b, PLAN_OUT, child, span(child, n), recv);
         }
     }
-    if (r == 0) {
-        build_lane(b);
-        gen_copy(b, 0, 0, 1);
-    }
+    keep_own(b);
 }
 
 static void binomial_scatter(struct plan_build *b)
@@ -154,19 +165,13 @@ static void binomial_scatter(struct plan_build *b)
     for (int step = 1; step < lowest_bit(r, n) && r + step < n; step *= 2) {
         int child = r + step, send = build_send_to(b, child, 0);
         if (r) {
-            gen_step(b, PLAN_RECV_SEND, PLAN_NONE, 0, PLAN_NONE, 0, span(child, n));
-            build_shape(b, child);
-            build_on_recv(b, recv);
-            build_on_send(b, send);
+            pass_on(b, child, recv, send);
         } else {
             build_lane(b);
             gen_send(b, PLAN_IN, child, span(child, n), send);
         }
     }
-    if (r == 0) {
-        build_lane(b);
-        gen_copy(b, 0, 0, 1);
-    }
+    keep_own(b);
 }
 
 uno_err planner_tree_generate(const struct plan *plan, int rank, struct plan_prog *prog)
