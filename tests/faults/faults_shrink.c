@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 
-#define SHRINK_S "1"          /* UNISONO_SHRINK_TIMEOUT of the cases in which somebody does not call */
+#define SHRINK_S "2"          /* UNISONO_SHRINK_TIMEOUT of the cases in which somebody does not call */
 #define ROUNDS 1000
 
 /* ---- random collectives ------------------------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static void rounds(uno_comm *c, int n)
 static uno_comm *join(int rank, const char *shrink_s)
 {
     uno_config config = UNO_CONFIG_INIT;
-    config.timeout_s = 20;
+    config.timeout_s = shrink_s ? 6 : 20; /* somebody who stopped holds up the new communicator so long */
     if (shrink_s)
         setenv("UNISONO_SHRINK_TIMEOUT", shrink_s, 1);
     return join_as(rank, now_case->ranks, &config);
@@ -263,11 +263,325 @@ static void absent_rank(int rank)
     uint64_t start = clock_ns();
     n = shrunk(c, now_case->ranks - 1, rank - (rank > 1));
     double took = (double)(clock_ns() - start) / 1e9;
-    CHECK(took > 0.8 && took < 4, "shrink without rank 1 took %.2f s", took);
+    CHECK(took > 1.8 && took < 6, "shrink without rank 1 took %.2f s", took);
     rounds(n, 100);
     set_stage(rank, 1);
     destroy(c);
     destroy(n);
+}
+
+/* ---- somebody ends or falls silent at each step of the agreement ---------------------------------------------------------------- */
+
+enum { BY_KILL, BY_STOP };
+#define STEP(victim, how, nth) ((victim) + 10 * (how) + 100 * (nth))
+static int step_victim(void) { return now_case->arg % 10; }
+
+/* The victim ends, or stops, before it says something for the n-th time: that it calls, its promise, its proposal, its acceptance,
+ * the decision. nth 0: when its part of the new communicator is made. The others have one communicator afterwards, at the
+ * latest when they shrink once more. */
+static void step_rank(int rank)
+{
+    int nth = now_case->arg / 100, victim = step_victim(), n = now_case->ranks;
+    uno_comm *c = join(rank, SHRINK_S), *next = NULL;
+    rounds(c, 5);
+    if (rank == n - 1) { /* the reason to shrink at all */
+        wait_all_stages(rank, 1);
+        raise(SIGKILL);
+    }
+    if (rank == victim)
+        fault_arm(nth == 0 ? "shrink_made" : now_case->arg / 10 % 10 == BY_STOP ? "shrink_stop" : "shrink_kill", nth ? nth : 1);
+    set_stage(rank, 1);
+    uno_err err = UNO_OK;
+    while (err == UNO_OK)
+        err = uno_barrier(c, NULL);
+    CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(c));
+    for (int tries = 0; tries < 4; tries++) {
+        err = uno_comm_shrink(c, NULL, 0, &next, NULL);
+        if (rank == victim && err == UNO_ERR_EXCLUDED) { /* it had stopped, and went on too late */
+            destroy(c);
+            return;
+        }
+        CHECK(err == UNO_OK, "shrink, try %d: %s %s", tries, uno_err_name(err), uno_last_error(c));
+        destroy(c);
+        c = next;
+        err = uno_barrier(c, NULL);
+        if (err == UNO_OK)
+            break;
+    }
+    CHECK(err == UNO_OK, "no communicator after four tries: %s %s", uno_err_name(err), uno_last_error(c));
+    CHECK(rank == victim || uno_comm_size(c) <= n - 1, "%d ranks", uno_comm_size(c));
+    set_stage(rank, 2);
+    if (uno_comm_size(c) == n - 2) /* without the victim */
+        rounds(c, 100);
+    note(rank, UNO_OK, NULL);
+    destroy(c);
+}
+
+static bool others_done(void *arg)
+{
+    (void)arg;
+    for (int r = 0; r < now_case->ranks - 1; r++)
+        if (r != step_victim() && !atomic_load(&sh->outcome[r].done))
+            return false;
+    return true;
+}
+
+/* Who stopped goes on when the others are done, and finds out. */
+static void step_during(const pid_t *pids)
+{
+    if (now_case->arg / 10 % 10 != BY_STOP)
+        return;
+    CHECK(wait_for(others_done, NULL, now_case->limit_s - 5), "the others do not end");
+    kill(pids[step_victim()], SIGCONT);
+}
+
+static void step_judge(const int *statuses)
+{
+    for (int r = 0; r < now_case->ranks - 1; r++)
+        if (r != step_victim()) {
+            expect_exit(statuses, r, 0);
+            expect(r, UNO_OK, NULL, -1);
+        } else if (now_case->arg / 10 % 10 == BY_STOP) {
+            CHECK(WIFEXITED(statuses[r]), "the one that stopped ended with wait status 0x%x", (unsigned)statuses[r]);
+        } else {
+            CHECK(!WIFEXITED(statuses[r]) || WEXITSTATUS(statuses[r]) == 0, "the victim exited with %d", WEXITSTATUS(statuses[r]));
+        }
+}
+
+/* ---- who stopped in an operation and goes on much later changes nothing ----------------------------------------------------------- */
+
+static uint64_t checksum(const struct buffers *b)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < b->room; i++)
+        h = hash_mix(h, (uint64_t)(uint32_t)b->in[i] << 32 | (uint32_t)b->out[i]);
+    return h;
+}
+
+/* All reduce large lent and offered buffers without pause; rank 1 is stopped somewhere in there. */
+static void stopped_rank(int rank)
+{
+    uno_config config = UNO_CONFIG_INIT;
+    config.timeout_s = 0.7;
+    setenv("UNISONO_SHRINK_TIMEOUT", SHRINK_S, 1);
+    uno_comm *c = join_as(rank, now_case->ranks, &config), *n = NULL;
+    struct buffers b;
+    uno_err err = UNO_OK;
+    buffers_new(&b);
+    b.room -= b.room % 1024;
+    for (int i = 1; err == UNO_OK; i++) {
+        fill(&b, rank, b.room, i);
+        err = uno_all_reduce(b.in, b.out, b.room, UNO_INT32, UNO_SUM, c, NULL);
+        for (size_t k = 0; k < b.room && err == UNO_OK; k++)
+            CHECK(b.out[k] == sum_of(now_case->ranks, k, i), "operation %d, element %zu", i, k);
+        set_stage(rank, i);
+    }
+    if (rank == 1) {
+        CHECK(err == UNO_ERR_TIMEOUT || err == UNO_ERR_EXCLUDED || err == UNO_ERR_ABORTED || err == UNO_ERR_PEER_DEAD, "%s: %s",
+              uno_err_name(err), uno_last_error(c));
+        err = uno_comm_shrink(c, NULL, 0, &n, NULL);
+        CHECK(err == UNO_ERR_EXCLUDED, "the stopped one: %s %s", uno_err_name(err), uno_last_error(c));
+        destroy(c);
+        set_stage(1, 1000000);
+        return;
+    }
+    CHECK(err == UNO_ERR_TIMEOUT, "%s: %s", uno_err_name(err), uno_last_error(c));
+    n = shrunk(c, now_case->ranks - 1, rank - (rank > 1));
+    if (rank == 0) /* one keeps the old one, the others free theirs */
+        destroy(c);
+    fill(&b, rank, b.room, 7);
+    uint64_t before = checksum(&b);
+    CHECK(uno_barrier(n, NULL) == UNO_OK, "barrier: %s", uno_last_error(n));
+    set_stage(rank, 900000); /* the parent lets rank 1 go on */
+    wait_stage(1, 1000000);
+    CHECK(checksum(&b) == before, "memory of rank %d was changed by a rank that is excluded", rank);
+    CHECK(uno_barrier(n, NULL) == UNO_OK, "barrier: %s", uno_last_error(n));
+    rounds(n, 100);
+    if (rank != 0)
+        destroy(c);
+    destroy(n);
+    buffers_free(&b);
+}
+
+static void stopped_during(const pid_t *pids)
+{
+    struct rng rng;
+    rng_seed(&rng, clock_ns());
+    wait_stage(1, 5);
+    nanosleep(&(struct timespec){.tv_nsec = (long)rng_below(&rng, 20000000)}, NULL);
+    kill(pids[1], SIGSTOP);
+    for (int r = 0; r < now_case->ranks; r++)
+        if (r != 1)
+            wait_stage(r, 900000);
+    kill(pids[1], SIGCONT);
+}
+
+/* ---- several communicators -------------------------------------------------------------------------------------------------------------- */
+
+struct side { uno_comm *c, *n; uno_err err; };
+
+static void *shrink_main(void *arg)
+{
+    struct side *s = arg;
+    s->err = uno_comm_shrink(s->c, NULL, 0, &s->n, NULL);
+    return NULL;
+}
+
+/* World, halves, and two more of everybody; rank 3 dies. The half without it goes on untouched; the others shrink at once. */
+static void several_rank(int rank)
+{
+    enum { SHRINKS = 4 };
+    struct side s[SHRINKS] = {0};
+    pthread_t thread[SHRINKS];
+    uno_comm *half = NULL, *c = join(rank, NULL);
+    CHECK(uno_comm_split(c, rank / 2, 0, &half, NULL) == UNO_OK, "split: %s", uno_last_error(c));
+    s[0].c = c;
+    for (int i = 1; i < SHRINKS; i++)
+        CHECK(uno_comm_dup(c, &s[i].c, NULL) == UNO_OK, "dup: %s", uno_last_error(c));
+    if (rank == 3) {
+        wait_all_stages(3, 1);
+        raise(SIGKILL);
+    }
+    set_stage(rank, 1);
+    uno_err err = UNO_OK;
+    while (err == UNO_OK)
+        err = uno_barrier(c, NULL);
+    CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(c));
+    for (int i = 0; i < SHRINKS; i++)
+        CHECK(pthread_create(&thread[i], NULL, shrink_main, &s[i]) == 0, "no thread");
+    if (rank < 2)
+        rounds(half, 100);
+    for (int i = 0; i < SHRINKS; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(s[i].err == UNO_OK && uno_comm_size(s[i].n) == 3, "communicator %d: %s %s", i, uno_err_name(s[i].err), uno_last_error(s[i].c));
+    }
+    for (int i = 0; i < SHRINKS; i++) {
+        rounds(s[i].n, 50);
+        destroy(s[i].c);
+        destroy(s[i].n);
+    }
+    if (rank < 2)
+        rounds(half, 50);
+    destroy(half);
+}
+
+static void last_killed_judge(const int *statuses)
+{
+    for (int r = 0; r < now_case->ranks; r++)
+        if (r == now_case->ranks - 1)
+            expect_signal(statuses, r, SIGKILL);
+        else
+            expect_exit(statuses, r, 0);
+}
+
+/* ---- ranks as threads --------------------------------------------------------------------------------------------------------------------- */
+
+struct seat { uno_comm *c; int rank; };
+
+static void *seat_main(void *arg)
+{
+    struct seat *s = arg;
+    uno_comm *n = NULL;
+    static const int two = 2;
+    rounds(s->c, 10);
+    if (s->rank == 2) { /* waits, and is told */
+        uno_err err = uno_barrier(s->c, NULL);
+        CHECK(err == UNO_ERR_EXCLUDED || err == UNO_ERR_ABORTED, "the excluded thread: %s", uno_last_error(s->c));
+        return NULL;
+    }
+    CHECK(uno_comm_shrink(s->c, &two, 1, &n, NULL) == UNO_OK, "shrink: %s", uno_last_error(s->c));
+    CHECK(uno_comm_size(n) == 3 && uno_comm_rank(n) == s->rank - (s->rank > 2), "rank %d of %d", uno_comm_rank(n), uno_comm_size(n));
+    rounds(n, 50);
+    destroy(n);
+    return NULL;
+}
+
+static void threads_rank(int rank)
+{
+    enum { N = 4 };
+    uno_comm *comms[N];
+    pthread_t thread[N];
+    struct seat seats[N];
+    (void)rank;
+    CHECK(uno_comm_init_all(comms, N, NULL) == UNO_OK, "init_all: %s", uno_last_error(NULL));
+    for (int r = 0; r < N; r++) {
+        seats[r] = (struct seat){comms[r], r};
+        CHECK(pthread_create(&thread[r], NULL, seat_main, &seats[r]) == 0, "no thread");
+    }
+    for (int r = 0; r < N; r++)
+        pthread_join(thread[r], NULL);
+    for (int r = 0; r < N; r++)
+        destroy(comms[r]);
+}
+
+/* ---- nobody waits for ever ------------------------------------------------------------------------------------------------------------------ */
+
+static void *abort_later(void *arg)
+{
+    wait_stage(0, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    atomic_store(&sh->mark_ns, clock_ns());
+    CHECK(uno_comm_abort(arg) == UNO_OK, "abort: %s", uno_last_error(NULL));
+    return NULL;
+}
+
+/* Rank 0 shrinks alone; another thread of it aborts. */
+static void aborted_rank(int rank)
+{
+    uno_comm *c = join(rank, NULL), *n = NULL;
+    rounds(c, 5);
+    if (rank == 0) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, abort_later, c) == 0, "no thread");
+        set_stage(0, 1);
+        note(0, uno_comm_shrink(c, NULL, 0, &n, NULL), c);
+        pthread_join(thread, NULL);
+        CHECK(!n, "a communicator came out of it");
+        set_stage(0, 2);
+    }
+    wait_stage(0, 2);
+    destroy(c);
+}
+
+static void aborted_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    expect(0, UNO_ERR_ABORTED, "uno_comm_abort", 1.0);
+}
+
+/* Too few to go on: rank 2 of 3 stops the others' processes, and is alone. */
+static void minority_rank(int rank)
+{
+    uno_comm *c = join(rank, "0.5"), *n = NULL;
+    rounds(c, 5);
+    set_stage(rank, 1);
+    if (rank != 2) {
+        wait_stage(2, 3);
+        destroy(c);
+        return;
+    }
+    wait_stage(2, 2); /* the parent has stopped the others */
+    atomic_store(&sh->mark_ns, clock_ns());
+    note(2, uno_comm_shrink(c, NULL, 0, &n, NULL), c);
+    set_stage(2, 3);
+    destroy(c);
+}
+
+static void minority_during(const pid_t *pids)
+{
+    wait_all_stages(-1, 1);
+    kill(pids[0], SIGSTOP);
+    kill(pids[1], SIGSTOP);
+    set_stage(2, 2);
+    wait_stage(2, 3);
+    kill(pids[0], SIGCONT);
+    kill(pids[1], SIGCONT);
+}
+
+static void minority_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    expect(2, UNO_ERR_UNREACHABLE, "rank 0 (pid", 3.0);
 }
 
 const struct fault_case fault_cases_shrink[] = {
@@ -280,5 +594,28 @@ const struct fault_case fault_cases_shrink[] = {
     {"shrink_healthy", 4, ANY, 30, healthy_rank, NULL, NULL, QUIET, 0},
     {"shrink_exclude", 4, ANY, 30, exclude_rank, NULL, NULL, QUIET, 0},
     {"shrink_absent", 4, ANY, 30, absent_rank, NULL, NULL, QUIET, 0},
+    {"shrink_step_lead_kill_1", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 1)},
+    {"shrink_step_lead_kill_2", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 2)},
+    {"shrink_step_lead_kill_3", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 3)},
+    {"shrink_step_lead_kill_4", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 4)},
+    {"shrink_step_lead_kill_5", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 5)},
+    {"shrink_step_lead_made", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 0)},
+    {"shrink_step_kill_1", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(2, BY_KILL, 1)},
+    {"shrink_step_kill_2", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(2, BY_KILL, 2)},
+    {"shrink_step_kill_3", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(2, BY_KILL, 3)},
+    {"shrink_step_made", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(2, BY_KILL, 0)},
+    {"shrink_step_lead_stop_1", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(0, BY_STOP, 1)},
+    {"shrink_step_lead_stop_2", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(0, BY_STOP, 2)},
+    {"shrink_step_lead_stop_3", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(0, BY_STOP, 3)},
+    {"shrink_step_lead_stop_4", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(0, BY_STOP, 4)},
+    {"shrink_step_stop_1", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(2, BY_STOP, 1)},
+    {"shrink_step_stop_2", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(2, BY_STOP, 2)},
+    {"shrink_step_stop_3", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(2, BY_STOP, 3)},
+    {"shrink_stopped", 4, ANY, 60, stopped_rank, NULL, stopped_during, 0, 0},
+    {"shrink_stopped_3", 3, ANY, 60, stopped_rank, NULL, stopped_during, 0, 0},
+    {"shrink_several", 4, ANY, 60, several_rank, last_killed_judge, NULL, 0, 0},
+    {"shrink_threads", 1, ONCE, 60, threads_rank, NULL, NULL, QUIET, 0},
+    {"shrink_aborted", 3, ANY, 30, aborted_rank, aborted_judge, NULL, 0, 0},
+    {"shrink_minority", 3, ANY, 30, minority_rank, minority_judge, minority_during, 0, 0},
     {0},
 };
