@@ -269,9 +269,9 @@ enum verdict_sure { VERDICT_SURE = 0, VERDICT_LIKELY, VERDICT_GUESS }; /* seen; 
 struct verdict_line {         /* one piece of evidence */
     int32_t rank;             /* -1 = of no single rank (a link) */
     uint64_t age_ns;          /* how long it has been so; 0 = not known */
-    char text[384];           /* names rank, host, pid and how long itself */
+    char text[640];           /* names rank, host, pid and how long itself */
 };
-struct verdict {              /* about 12 KB; belongs to the caller, holds no pointers */
+struct verdict {              /* about 20 KB; belongs to the caller, holds no pointers */
     enum verdict_kind kind;
     enum verdict_sure sure;
     bool fault;               /* false: a fact that is told once, no alarm (NONE, COMPUTING, SLOW) */

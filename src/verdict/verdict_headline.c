@@ -120,10 +120,6 @@ static void say_culprit(struct out *o, const struct judge *j, const struct fault
     switch (x->kind) {
     case VERDICT_KIND_LEFT: say_left(o, j, x, rank); break;
     case VERDICT_KIND_SILENT: say_silent(o, j, rank); break;
-    case VERDICT_KIND_STOPPED:
-        say_doing(o, j, rank);
-        say(o, inside(x, rank) ? ", in the middle of it" : " and %s", missing(x, false));
-        break;
     default:
         if (inside(x, rank))
             say(o, "is in it and ");

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SHORT_NS 200000000ull    /* of a sample */
 #define TOGETHER_NS 200000000ull /* ends within this, in the same way, on one host, are one event */
 
 struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n)
@@ -183,7 +184,7 @@ static bool destroyed(const struct group *g, int rank)
 /* ... while others of its host get theirs? When all are short of processors the job is oversubscribed, and nobody is slow. */
 static bool starved_alone(const struct judge *j, const struct verdict_rank *r)
 {
-    if (!starved(&r->process))
+    if (!starved(&r->process) || r->process.queue_permille < 700) /* half of one is what a second program takes */
         return false;
     for (int i = 0; i < j->size; i++) {
         const struct verdict_rank *o = &j->f->ranks[i];
@@ -191,6 +192,13 @@ static bool starved_alone(const struct judge *j, const struct verdict_rank *r)
             return false;
     }
     return true;
+}
+
+/* Does it run, outside of us? Over a short sample the state counts: processor times are counted in ticks of 10 ms. */
+static bool computes(const struct verdict_process *p)
+{
+    return p->run == VERDICT_RUN_RUNS && !p->in_library &&
+           (p->sample_ns < SHORT_NS || p->cpu_permille >= 200 || p->cpu_permille + p->queue_permille >= 500);
 }
 
 /* Has it begun or ended an operation of any communicator lately? Then it is late, but moves on. */
@@ -221,7 +229,7 @@ static enum verdict_kind classify(const struct judge *j, const struct group *g, 
         return VERDICT_KIND_SILENT;
     if (starved_alone(j, r))
         return VERDICT_KIND_SLOW_RANK;
-    if (r->process.run == VERDICT_RUN_RUNS && !r->process.in_library && (r->process.sample_ns == 0 || r->process.cpu_permille >= 200))
+    if (computes(&r->process))
         return VERDICT_KIND_COMPUTING;
     if (!in_p2p && moves_on(j, r))
         return VERDICT_KIND_COMPUTING;

@@ -72,10 +72,15 @@ void find_mismatches(struct judge *j)
     free(list);
 }
 
-static enum verdict_kind kind_of_error(int32_t err)
+/* Who left in order, or finalized, is not dead, though the others' error has one code for both. */
+static enum verdict_kind kind_of_error(const struct judge *j, const struct group *g, const struct verdict_comm *c)
 {
-    return err == UNO_ERR_PEER_DEAD ? VERDICT_KIND_DEAD : err == UNO_ERR_UNREACHABLE ? VERDICT_KIND_UNREACHABLE
-           : err == UNO_ERR_MISMATCH ? VERDICT_KIND_MISMATCH : VERDICT_KIND_ABORTED;
+    int32_t rank = c->failed_rank;
+    const struct seat *s = rank >= 0 && rank < j->size ? seat_of(g, rank) : NULL;
+    if (c->failed == UNO_ERR_PEER_DEAD && s && (s->comm->destroyed || j->f->ranks[rank].status == VERDICT_LEFT))
+        return VERDICT_KIND_LEFT;
+    return c->failed == UNO_ERR_PEER_DEAD ? VERDICT_KIND_DEAD : c->failed == UNO_ERR_UNREACHABLE ? VERDICT_KIND_UNREACHABLE
+           : c->failed == UNO_ERR_MISMATCH ? VERDICT_KIND_MISMATCH : VERDICT_KIND_ABORTED;
 }
 
 /* Communicators that have failed: the earliest cause of each, as its rank told it. Counts where no rule sees the reason itself. */
@@ -96,7 +101,7 @@ void find_failed(struct judge *j)
             continue;
         int32_t rank = first->comm->failed_rank;
         bool known = rank >= 0 && rank < j->size;
-        struct fault *x = fault_add(j, kind_of_error(first->comm->failed), &rank, known ? 1 : 0);
+        struct fault *x = fault_add(j, kind_of_error(j, g, first->comm), &rank, known ? 1 : 0);
         if (!x)
             return;
         x->told = true;

@@ -213,9 +213,14 @@ void say_doing(struct out *o, const struct judge *j, int rank)
     const struct verdict_process *p = &r->process;
     switch ((enum verdict_run)p->run) {
     case VERDICT_RUN_RUNS:
-        if (p->sample_ns && p->queue_permille >= 500)
-            say(o, "is ready to run but had no processor for %u %% of the last %.1f s", p->queue_permille / 10, (double)p->sample_ns / 1e9);
-        else if (p->sample_ns && !p->in_library)
+        if (starved(p)) {
+            say(o, "is ready to run");
+            say_place(o, r);
+            say(o, " but had no processor for %u %% of the last ", p->queue_permille / 10);
+            say_age(o, MAX(p->sample_ns, (uint64_t)100000000u));
+            return;
+        }
+        if (p->sample_ns && !p->in_library)
             say(o, "computes (%u %% of a processor)", p->cpu_permille / 10);
         else
             say(o, p->in_library ? "is inside a call of this library" : "computes");

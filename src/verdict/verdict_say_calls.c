@@ -62,13 +62,17 @@ static void say_class(struct out *o, const struct judge *j, const struct fault *
         say(o, " at %s", c->event->site);
 }
 
-/* Signatures differ, the calls that can be seen do not. */
-static void say_unseen(struct out *o, const struct judge *j, const struct fault *x, const struct verdict_event *e)
+/* Signatures differ, the calls that can be seen do not. even: no side has the majority. */
+static void say_unseen(struct out *o, const struct judge *j, const struct fault *x, const struct verdict_event *e, bool even)
 {
     bool v = e->coll == UNO_ALL_GATHER_V || e->coll == UNO_REDUCE_SCATTER_V || e->coll == UNO_ALL_TO_ALL_V;
+    const char *others = even ? "each other" : "the others";
     say_ranks(o, j, x->culprits, x->nculprits);
-    say(o, v ? " passed other counts per rank than the others" : " made this call with another plan or after other calls than the others "
-                                                               "(settings, library, or an operation before the ones still recorded)");
+    if (v)
+        say(o, " passed other counts per rank than %s", others);
+    else
+        say(o, " made this call with another plan or after other calls than %s (settings, library, or an operation before the ones still "
+            "recorded)", others);
 }
 
 static bool visible(const struct call_class *a, const struct call_class *b)
@@ -92,7 +96,7 @@ void say_mismatch(struct out *o, struct judge *j, const struct fault *x)
     say_group(o, j, x->group);
     say(o, " does not fit together: ");
     if (!seen)
-        say_unseen(o, j, x, classes[0].event);
+        say_unseen(o, j, x, classes[0].event, n > 1 && classes[0].n == classes[1].n);
     for (int k = 1; seen && k < MIN(n, 4); k++) {
         say_class(o, j, x, &classes[k], k, of, classes[0].event);
         say(o, ", ");
@@ -193,25 +197,40 @@ void say_comm_order(struct out *o, struct judge *j, const struct fault *x)
     add_victims(o, j, x);
 }
 
-/* A receive here that a send of another tag waits for, or the other way round. */
+static void say_tags(struct out *o, int sender, int sent, int receiver, int received)
+{
+    say(o, "; the tags differ: rank %d sends tag %d, rank %d receives tag %d", sender, sent, receiver, received);
+}
+
+/* A message of another tag that waits for this wait's rank, at the given member. */
+static bool near_miss_at(struct out *o, const struct wait *w, const struct seat *own, const struct seat *peer)
+{
+    bool send = sends(w->p2p);
+    for (uint32_t i = 0; i < peer->comm->np2p; i++) {
+        const struct verdict_p2p *p = &peer->comm->p2p[i];
+        if (p->kind == VERDICT_ANNOUNCED || p->matched || sends(p) == send || p->tag == w->p2p->tag ||
+            (p->peer != own->comm->rank && p->peer != UNO_ANY))
+            continue;
+        say_tags(o, send ? w->rank : peer->rank, send ? w->p2p->tag : p->tag, send ? peer->rank : w->rank, send ? p->tag : w->p2p->tag);
+        return true;
+    }
+    return false;
+}
+
+/* A receive there that fits but for its tag, a send there, or one that was announced here. */
 static void say_near_miss(struct out *o, const struct wait *w)
 {
-    const struct seat *peer = w->on >= 0 ? seat_of(w->group, w->on) : NULL, *own = seat_of(w->group, w->rank);
-    bool send = sends(w->p2p);
-    for (uint32_t i = 0; peer && own && i < peer->comm->np2p; i++) {
-        const struct verdict_p2p *p = &peer->comm->p2p[i];
-        if (p->kind == VERDICT_ANNOUNCED || sends(p) == send || p->peer != own->comm->rank || p->tag == w->p2p->tag)
-            continue;
-        say(o, "; the tags differ: rank %d %s tag %d, rank %d %s tag %d", w->rank, send ? "sends" : "receives", w->p2p->tag, w->on,
-            send ? "receives" : "sends", p->tag);
-        return;
+    const struct seat *own = seat_of(w->group, w->rank);
+    for (uint32_t i = 0; own && i < w->group->nseats; i++) {
+        const struct seat *peer = &w->group->seats[i];
+        if (peer != own && (w->on < 0 || peer->rank == w->on) && near_miss_at(o, w, own, peer))
+            return;
     }
-    for (uint32_t i = 0; own && !send && i < own->comm->np2p; i++) {
+    for (uint32_t i = 0; own && !sends(w->p2p) && i < own->comm->np2p; i++) {
         const struct verdict_p2p *p = &own->comm->p2p[i];
         if (p->kind != VERDICT_ANNOUNCED || p->tag == w->p2p->tag || (w->p2p->peer != UNO_ANY && p->peer != w->p2p->peer))
             continue;
-        say(o, "; the tags differ: rank %d sends tag %d, rank %d receives tag %d", member_of(w->group, p->peer), p->tag, w->rank,
-            w->p2p->tag);
+        say_tags(o, member_of(w->group, p->peer), p->tag, w->rank, w->p2p->tag);
         return;
     }
 }

@@ -2,7 +2,7 @@
 /*
  * Every cause that a job can stand still for, as facts alone, and what the verdict says of it: kind, ranks, and the words that the
  * sentence must hold. Each scene is judged as it is and again after its records went over the wire; the sentence must be the same.
- * UNISONO_TEST_SHOW=1 prints the verdicts.
+ * VERDICT_SHOW=1 prints the verdicts.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void judged(void)
     over_the_wire(&wired);
     assert_string_equal(v.headline, wired.headline);
     assert_int_equal(v.identity, wired.identity);
-    if (getenv("UNISONO_TEST_SHOW")) {
+    if (getenv("VERDICT_SHOW")) {
         verdict_print(&v, text, sizeof text);
         print_message("[%s%s] %s", verdict_kind_name(v.kind), v.fault ? "" : ", a fact", text);
     }
@@ -506,7 +506,7 @@ static void test_p2p_peers(void **state)
             must_say(VERDICT_KIND_DEAD, 0, "signal 9", "rank 3 waits for it", NULL);
         } else if (way == 2) {
             p->run = VERDICT_RUN_STOPPED;
-            must_say(VERDICT_KIND_STOPPED, 0, name(3), name(0), "is stopped by a signal", "and has sent nothing for it", NULL);
+            must_say(VERDICT_KIND_STOPPED, 0, name(3), name(0), "has sent nothing for it; it is stopped by a signal", NULL);
         } else if (way == 3) {
             scene_computes(&s, 0, "");
             must_say(VERDICT_KIND_COMPUTING, 0, name(3), name(0), "has sent nothing for it; it computes", NULL);
@@ -631,7 +631,7 @@ static void test_stopped(void **state)
         if (within == 2) /* its steward stands too: the hub tells of it */
             r->status = VERDICT_SILENT;
         close_stage(st);
-        must_say(VERDICT_KIND_STOPPED, rank, name(rank), ways[i].says, within ? "in the middle of it" : "has not called it yet",
+        must_say(VERDICT_KIND_STOPPED, rank, name(rank), ways[i].says, within ? "is in it and is" : "has not called it yet; it is",
                  "wait for it", NULL);
         assert_null(strstr(v.headline, "died"));
     }
@@ -917,7 +917,7 @@ static void test_earliest_first(void **state)
     all_but(3);
     scene_computes(&s, 3, "");
     s.f.ranks[5].process.run = VERDICT_RUN_STOPPED;
-    must_say(VERDICT_KIND_STOPPED, 5, "in the middle of it", NULL);
+    must_say(VERDICT_KIND_STOPPED, 5, "is in it and is stopped", NULL);
 }
 
 static void test_identity(void **state)

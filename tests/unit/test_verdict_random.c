@@ -2,7 +2,7 @@
 /*
  * Verdicts on random programs: a small world in which ranks compute and call collectives of several communicators in one order, is
  * photographed at a random moment, each rank at a slightly different one, by clocks that differ. Healthy worlds raise no alarm, at
- * whatever moment; worlds with one fault at a random rank and place are told by its name. UNISONO_TEST_SEED repeats a run.
+ * whatever moment; worlds with one fault at a random rank and place are told by its name. VERDICT_SEED repeats a run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -197,8 +197,8 @@ static void judge_world(struct scene *s, struct verdict *v)
 
 static uint64_t first_seed(void)
 {
-    uint64_t seed = getenv("UNISONO_TEST_SEED") ? strtoull(getenv("UNISONO_TEST_SEED"), NULL, 0) : clock_ns();
-    print_message("seed %llu (UNISONO_TEST_SEED)\n", (unsigned long long)seed);
+    uint64_t seed = getenv("VERDICT_SEED") ? strtoull(getenv("VERDICT_SEED"), NULL, 0) : clock_ns();
+    print_message("seed %llu (VERDICT_SEED)\n", (unsigned long long)seed);
     return seed;
 }
 

@@ -218,8 +218,8 @@ static void test_fuzz(void **state)
     struct scene s;
     busy(&s);
     struct rng rng;
-    uint64_t seed = getenv("UNISONO_TEST_SEED") ? strtoull(getenv("UNISONO_TEST_SEED"), NULL, 0) : clock_ns();
-    print_message("seed %llu (UNISONO_TEST_SEED)\n", (unsigned long long)seed);
+    uint64_t seed = getenv("VERDICT_SEED") ? strtoull(getenv("VERDICT_SEED"), NULL, 0) : clock_ns();
+    print_message("seed %llu (VERDICT_SEED)\n", (unsigned long long)seed);
     rng_seed(&rng, seed);
     static unsigned char good[VERDICT_RECORD_MIN * 4], bad[VERDICT_RECORD_MIN * 4];
     size_t bytes;

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From real processes to the sentence: four ranks do something wrong, their facts are gathered from outside as a steward gathers them,
+ * go through records, and are judged. What is injected must be named; nothing must be said of ranks that are merely at work. The
+ * stall limit is short here. VERDICT_SHOW=1 prints the verdicts.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm.h"
+#include "watch/watch_inner.h"
+
+#define RANKS 4
+#define LIMIT_NS 20000000000ull
+#define STALL_NS 400000000ull
+#define TOLD 512 /* bytes of a headline that are kept */
+
+enum doing { IDLE = 0, WORLD, BIG, TP, BARRIER, READS, BURNS, LESS, DOUBLES, ROOT_1, SEND_NEXT, SEND_LEFT, RECV_NEXT, TAG_5, ANY_TAG_6, ASYNC_BURN,
+             EXITS_0, LEAVES, FINALIZES, GATHER_V, GATHER_V_OTHER };
+
+static struct shared {
+    _Atomic int have_id;
+    uno_id id;
+    _Atomic int joined[RANKS];
+    struct net_segment_ref board[RANKS];
+    _Atomic int todo[RANKS], done[RANKS];
+} *sh;
+static pid_t pids[RANKS];
+static int nothing[2];        /* a pipe that nobody writes */
+static struct watch w;
+static struct watch_member members[RANKS + 1];
+static struct verdict v;
+
+/* ---- the ranks -------------------------------------------------------------------------------------------------------------- */
+
+static size_t where(void *arg, char *buf, size_t bytes)
+{
+    return (size_t)snprintf(buf, bytes, "train.py:212 in %s", (const char *)arg);
+}
+
+static volatile uint64_t spun;
+__attribute__((noinline)) static void burns_processor_time(void)
+{
+    for (;;)
+        spun++;
+}
+
+static void must(uno_err err, uno_comm *c)
+{
+    if (err != UNO_OK && getenv("VERDICT_SHOW"))
+        fprintf(stderr, "%s\n", uno_last_error(c));
+}
+
+static void isend(uno_comm *c, int to, int tag)
+{
+    static float big[1 << 18];
+    uno_request *r;
+    if (uno_isend(big, sizeof big / 4, UNO_FLOAT32, to, tag, c, &r) == UNO_OK)
+        must(uno_wait(&r, NULL), c);
+}
+
+static void irecv(uno_comm *c, int from, int tag)
+{
+    static float big[1 << 18];
+    uno_request *r;
+    if (uno_irecv(big, sizeof big / 4, UNO_FLOAT32, from, tag, c, &r) == UNO_OK)
+        must(uno_wait(&r, NULL), c);
+}
+
+static void gather_v(uno_comm *c, size_t third)
+{
+    static float in[8], out[64];
+    size_t counts[RANKS] = {2, 2, third, 2}, displs[RANKS] = {0, 8, 16, 24};
+    must(uno_all_gather_v(in, out, counts, displs, UNO_FLOAT32, c, NULL), c);
+}
+
+static void do_it(enum doing what, uno_comm *c, uno_comm *tp, int rank)
+{
+    static float x[64], y[64];
+    static float big[1 << 18];
+    uno_stream *stream;
+    char byte;
+    switch (what) {
+    case WORLD: must(uno_all_reduce(x, y, 64, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
+    case BIG: must(uno_all_reduce(big, big, sizeof big / 4, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
+    case LESS: must(uno_all_reduce(x, y, 32, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
+    case DOUBLES: must(uno_all_reduce(x, y, 16, UNO_FLOAT64, UNO_SUM, c, NULL), c); break;
+    case TP: must(uno_all_reduce(x, y, 64, UNO_FLOAT32, UNO_SUM, tp, NULL), tp); break;
+    case BARRIER: must(uno_barrier(c, NULL), c); break;
+    case READS: (void)!read(nothing[0], &byte, 1); break;
+    case BURNS: burns_processor_time(); break;
+    case ROOT_1: must(uno_broadcast(x, x, 64, UNO_FLOAT32, rank, c, NULL), c); break;
+    case SEND_NEXT: must(uno_send(big, sizeof big / 4, UNO_FLOAT32, (rank + 1) % RANKS, c, NULL), c); break;
+    case SEND_LEFT: must(uno_send(big, sizeof big / 4, UNO_FLOAT32, (rank + RANKS - 1) % RANKS, c, NULL), c); break;
+    case RECV_NEXT: must(uno_recv(big, sizeof big / 4, UNO_FLOAT32, (rank + 1) % RANKS, c, NULL), c); break;
+    case TAG_5: isend(c, (rank + 1) % RANKS, 5); break;
+    case ANY_TAG_6: irecv(c, UNO_ANY, 6); break;
+    case ASYNC_BURN:
+        if (uno_stream_create(&stream) == UNO_OK)
+            must(uno_all_reduce(x, y, 64, UNO_FLOAT32, UNO_SUM, c, stream), c);
+        burns_processor_time();
+        break;
+    case EXITS_0: _exit(0);
+    case LEAVES: exit(0);
+    case FINALIZES:
+        must(uno_comm_finalize(c), c);
+        break;
+    case GATHER_V: gather_v(c, 2); break;
+    case GATHER_V_OTHER: gather_v(c, 3); break;
+    default: break;
+    }
+}
+
+static void rank_main(int rank)
+{
+    uno_comm *comm, *tp;
+    alarm(60);
+    setenv("UNISONO_DEBUG", "none", 1);
+    if (rank == 0) {
+        if (uno_get_id(&sh->id) != UNO_OK)
+            _exit(9);
+        atomic_store(&sh->have_id, 1);
+    }
+    while (!atomic_load(&sh->have_id))
+        usleep(1000);
+    uno_config config = UNO_CONFIG_INIT;
+    config.name = "dp";
+    if (uno_comm_init_rank(&comm, RANKS, &sh->id, rank, &config) != UNO_OK)
+        _exit(9);
+    config.name = "tp";
+    if (uno_comm_split(comm, 0, rank, &tp, &config) != UNO_OK)
+        _exit(9);
+    uno_set_position_callback(where, (void *)(uintptr_t)"step()");
+    watch_board_ref(comm->job->board, &sh->board[rank]);
+    atomic_store(&sh->joined[rank], 1);
+    for (;;) {
+        int what = atomic_exchange(&sh->todo[rank], IDLE);
+        do_it((enum doing)what, comm, tp, rank);
+        if (what != IDLE)
+            atomic_fetch_add(&sh->done[rank], 1);
+        usleep(500);
+    }
+}
+
+/* ---- the stage -------------------------------------------------------------------------------------------------------------- */
+
+static bool soon(_Atomic int *word, int wanted)
+{
+    for (uint64_t until = clock_ns() + LIMIT_NS; clock_ns() < until; usleep(500))
+        if (atomic_load(word) == wanted)
+            return true;
+    return false;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (sh == MAP_FAILED || pipe(nothing) != 0)
+        return -1;
+    for (int r = 0; r < RANKS; r++)
+        if ((pids[r] = fork()) == 0) {
+            rank_main(r);
+            _exit(9);
+        }
+    memset(members, 0, sizeof members);
+    for (int r = 0; r < RANKS; r++) {
+        if (!soon(&sh->joined[r], 1))
+            return -1;
+        members[r] = (struct watch_member){.process = r, .pid = pids[r], .start_ticks = watch_start_ticks(pids[r]), .board = sh->board[r]};
+        snprintf(members[r].hostname, sizeof members[r].hostname, "hostA");
+    }
+    members[RANKS] = (struct watch_member){.process = RANKS, .pid = getpid()};
+    w = (struct watch){.opt = {.rank = RANKS, .size = RANKS + 1}, .members = members, .epoll = -1};
+    if (peers_new(&w) != UNO_OK)
+        return -1;
+    for (int r = 0; r < RANKS; r++)
+        if (!process_watch(&w.peers[r].eye))
+            return -1;
+    records_open(&w);
+    for (int r = 0; r < RANKS; r++) { /* a first look maps what is there, as a steward's does every second */
+        struct verdict_rank report;
+        if (report_rank(&w, r, REPORT_EVENTS, &report) != UNO_OK)
+            return -1;
+        verdict_rank_free(&report);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        if (pids[r] > 0) {
+            kill(pids[r], SIGKILL);
+            kill(pids[r], SIGCONT);
+            waitpid(pids[r], NULL, 0);
+        }
+    records_close(&w);
+    peers_free(&w);
+    close(nothing[0]);
+    close(nothing[1]);
+    munmap(sh, sizeof *sh);
+    return 0;
+}
+
+static void order(int rank, enum doing what)
+{
+    atomic_store(&sh->todo[rank], what);
+    assert_true(soon(&sh->todo[rank], IDLE));
+}
+
+/* All do it, and it ends. */
+static void together(enum doing what)
+{
+    int before[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        before[r] = atomic_load(&sh->done[r]);
+        atomic_store(&sh->todo[r], what);
+    }
+    for (int r = 0; r < RANKS; r++)
+        assert_true(soon(&sh->done[r], before[r] + 1));
+}
+
+static void ended(int rank, enum peer_state how)
+{
+    waitpid(pids[rank], NULL, 0);
+    pids[rank] = 0;
+    records_ended(&w, &w.peers[rank]);
+    w.peers[rank].state = how;
+}
+
+/* ---- judging ---------------------------------------------------------------------------------------------------------------- */
+
+static void judge_now(void)
+{
+    static char buf[VERDICT_RECORD_LIMIT], text[16384];
+    struct verdict_facts f;
+    report_begin(&w);
+    for (uint64_t ready = report_ready_ns(&w); clock_ns() < ready;)
+        usleep(1000);
+    assert_int_equal(verdict_facts_new(&f, RANKS + 1), UNO_OK);
+    for (int r = 0; r < RANKS; r++) {
+        struct verdict_rank report;
+        size_t bytes;
+        assert_int_equal(report_rank(&w, r, REPORT_EVENTS, &report), UNO_OK);
+        assert_int_equal(verdict_encode(&report, buf, sizeof buf, &bytes), UNO_OK);
+        verdict_rank_free(&report);
+        if (verdict_facts_add(&f, buf, bytes) != UNO_OK)
+            fail_msg("%s", err_text());
+        f.offsets[r].known = true;
+    }
+    f.now_ns = clock_ns();
+    f.stall_ns = STALL_NS;
+    assert_int_equal(verdict_judge(&f, &v), UNO_OK);
+    verdict_facts_free(&f);
+    if (getenv("VERDICT_SHOW")) {
+        verdict_print(&v, text, sizeof text);
+        print_message("[%s%s] %s", verdict_kind_name(v.kind), v.fault ? "" : ", a fact", text);
+    }
+}
+
+/* Look until this kind is told of this rank; no other fault may be told meanwhile. Words end with NULL. */
+static void becomes(enum verdict_kind kind, int culprit, ...)
+{
+    for (uint64_t until = clock_ns() + LIMIT_NS; clock_ns() < until;) {
+        judge_now();
+        if (v.kind == kind)
+            break;
+        if (v.fault && v.kind != VERDICT_KIND_SLOW_RANK) /* this machine may be busy */
+            fail_msg("%s instead of %s: %s", verdict_kind_name(v.kind), verdict_kind_name(kind), v.headline);
+    }
+    if (v.kind != kind)
+        fail_msg("after all, %s instead of %s: %s", verdict_kind_name(v.kind), verdict_kind_name(kind), v.headline);
+    bool named = culprit < 0;
+    for (int i = 0; i < v.nculprits; i++)
+        named = named || v.culprits[i] == culprit;
+    if (!named)
+        fail_msg("rank %d is not named: %s", culprit, v.headline);
+    va_list ap;
+    va_start(ap, culprit);
+    for (const char *word = va_arg(ap, const char *); word; word = va_arg(ap, const char *))
+        if (!strstr(v.headline, word))
+            fail_msg("it does not say \"%s\": %s", word, v.headline);
+    va_end(ap);
+}
+
+static const char *name(int rank)
+{
+    static char buf[64];
+    snprintf(buf, sizeof buf, "rank %d (pid %d on hostA)", rank, (int)pids[rank]);
+    return buf;
+}
+
+static void begin(int culprit, enum doing others, enum doing does)
+{
+    for (int i = 0; i < 5; i++)
+        together(WORLD);
+    for (int r = 0; r < RANKS; r++)
+        if (r != culprit && others != IDLE)
+            order(r, others);
+    usleep(others != IDLE ? 50000 : 0); /* when calls do not fit, those of the others have been made */
+    order(culprit, does);
+}
+
+static void absent_reads(void **state)
+{
+    (void)state;
+    begin(2, WORLD, READS);
+    becomes(VERDICT_KIND_RANK_ABSENT, 2, "all_reduce #9 of comm \"dp\"", name(2), "never called it", "its last operation all_reduce #8",
+            "ranks 0, 1, 3 wait for it", NULL);
+}
+
+static void absent_burns(void **state)
+{
+    (void)state;
+    begin(1, WORLD, BURNS);
+    becomes(VERDICT_KIND_COMPUTING, 1, name(1), "in step() at train.py:212", "ranks 0, 2, 3 wait for it", NULL);
+    assert_non_null(strstr(v.lines[0].text, "burns_processor_time"));
+}
+
+static void absent_with_its_own_asynchronous_call(void **state)
+{
+    (void)state;
+    begin(1, IDLE, ASYNC_BURN); /* all have issued it, so it ends although rank 1 computes */
+    for (int r = 0; r < RANKS; r++)
+        if (r != 1)
+            order(r, WORLD);
+    for (int r = 0; r < RANKS; r++)
+        if (r != 1)
+            order(r, WORLD);
+    becomes(VERDICT_KIND_COMPUTING, 1, "all_reduce #10", name(1), NULL);
+}
+
+static void other_count(void **state)
+{
+    (void)state;
+    begin(3, WORLD, LESS);
+    becomes(VERDICT_KIND_MISMATCH, 3, "all_reduce #9", name(3), "passes count 32", "pass count 64", NULL);
+}
+
+static void other_type(void **state)
+{
+    (void)state;
+    begin(0, WORLD, DOUBLES);
+    becomes(VERDICT_KIND_MISMATCH, 0, "all_reduce #9", "type float64", "type float32", NULL);
+}
+
+static void other_collective(void **state)
+{
+    (void)state;
+    begin(0, WORLD, BARRIER);
+    becomes(VERDICT_KIND_MISMATCH, 0, "operation #9", "calls barrier", "call all_reduce", NULL);
+}
+
+static void other_root(void **state)
+{
+    (void)state;
+    begin(0, ROOT_1, ROOT_1);
+    for (int r = 0; r < RANKS; r++)
+        order(r, WORLD);
+    becomes(VERDICT_KIND_MISMATCH, -1, "broadcast #9", "root rank 1", "root rank 2", NULL);
+}
+
+static void other_counts_v(void **state)
+{
+    (void)state;
+    begin(2, GATHER_V, GATHER_V_OTHER);
+    becomes(VERDICT_KIND_MISMATCH, 2, "all_gather_v #9", name(2), NULL);
+}
+
+static void opposite_order(void **state)
+{
+    (void)state;
+    begin(2, WORLD, TP);
+    becomes(VERDICT_KIND_COMM_ORDER, 2, "all_reduce #9 of comm \"dp\"", "all_reduce #1 of comm \"tp\"", name(2), NULL);
+}
+
+static void send_alone(void **state)
+{
+    (void)state;
+    begin(1, IDLE, SEND_NEXT);
+    order(2, READS);
+    becomes(VERDICT_KIND_P2P_UNMATCHED, 1, name(1), "send to rank 2", "has posted no receive", NULL);
+}
+
+static void receive_alone(void **state)
+{
+    (void)state;
+    begin(1, IDLE, RECV_NEXT);
+    order(2, READS);
+    becomes(VERDICT_KIND_P2P_UNMATCHED, 1, name(1), "recv from rank 2", "has sent nothing", NULL);
+}
+
+static void crossed(void **state)
+{
+    (void)state;
+    begin(1, IDLE, SEND_NEXT);
+    order(2, SEND_LEFT);
+    becomes(VERDICT_KIND_P2P_UNMATCHED, 1, "crossed sends", "send to rank 2", "send to rank 1", NULL);
+}
+
+static void tags(void **state)
+{
+    (void)state;
+    begin(1, IDLE, TAG_5);
+    order(2, ANY_TAG_6);
+    becomes(VERDICT_KIND_P2P_UNMATCHED, 2, name(2), "rank 1", "tag 5", NULL);
+}
+
+static void killed_inside(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        together(WORLD);
+    order(1, BIG);
+    usleep(20000);
+    kill(pids[1], SIGKILL);
+    ended(1, PEER_DEAD);
+    order(0, BIG);
+    becomes(VERDICT_KIND_DEAD, 1, "rank 1", "its last operation was all_reduce #9", "not finished", NULL);
+}
+
+static void exits_0(void **state)
+{
+    (void)state;
+    begin(3, IDLE, EXITS_0);
+    ended(3, PEER_DEAD);
+    order(0, WORLD);
+    becomes(VERDICT_KIND_DEAD, 3, "rank 3", "its last operation was all_reduce #8", NULL);
+}
+
+static void leaves(void **state)
+{
+    (void)state;
+    begin(3, IDLE, LEAVES);
+    ended(3, PEER_LEFT);
+    judge_now();
+    assert_int_equal(v.kind, VERDICT_KIND_NONE);
+}
+
+static void finalizes(void **state)
+{
+    (void)state;
+    begin(3, IDLE, FINALIZES);
+    usleep(100000);
+    judge_now();
+    assert_int_equal(v.kind, VERDICT_KIND_NONE);
+    order(0, WORLD); /* fails at once, the program need not be told why by a stall */
+    becomes(VERDICT_KIND_LEFT, 3, "rank 3", "left the communicator before", NULL);
+}
+
+static void stopped_before(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        together(WORLD);
+    kill(pids[2], SIGSTOP);
+    for (int r = 0; r < RANKS; r++)
+        if (r != 2)
+            order(r, WORLD);
+    becomes(VERDICT_KIND_STOPPED, 2, name(2), "has not called it yet", "is stopped by a signal", "ranks 0, 1, 3 wait for it", NULL);
+}
+
+static void stopped_inside(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        together(WORLD);
+    order(2, BIG);
+    usleep(20000);
+    kill(pids[2], SIGSTOP);
+    order(0, BIG);
+    order(1, BIG);
+    order(3, BIG);
+    becomes(VERDICT_KIND_STOPPED, 2, name(2), "is in it and is stopped by a signal", NULL);
+}
+
+/* A healthy job is looked at again and again, at work, resting, and with one rank that computes while nobody waits. */
+static void healthy(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        for (int r = 0; r < RANKS; r++)
+            atomic_store(&sh->todo[r], i % 3 == 0 ? BARRIER : i % 3 == 1 ? WORLD : TP);
+        judge_now();
+        if (v.fault && v.kind != VERDICT_KIND_SLOW_RANK)
+            fail_msg("a false alarm, %s: %s", verdict_kind_name(v.kind), v.headline);
+    }
+    order(1, BURNS);
+    for (int i = 0; i < 8; i++) {
+        judge_now();
+        assert_int_equal(v.kind, VERDICT_KIND_NONE);
+    }
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(absent_reads), CASE(absent_burns), CASE(absent_with_its_own_asynchronous_call), CASE(other_count), CASE(other_type),
+        CASE(other_collective), CASE(other_root), CASE(other_counts_v), CASE(opposite_order), CASE(send_alone), CASE(receive_alone),
+        CASE(crossed), CASE(tags), CASE(killed_inside), CASE(exits_0), CASE(leaves), CASE(finalizes), CASE(stopped_before),
+        CASE(stopped_inside), CASE(healthy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
