@@ -144,6 +144,7 @@ void comm_free(uno_comm *c)
     ops_free(c);
     free(c->gone);
     free(c->movers);
+    free(c->verdict);
     free(c->peers);
     free(c->region_refs);
     free(c->regions);

@@ -162,12 +162,18 @@ struct uno_comm {
     struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
     struct ledger_notes *notes;   /* what stands beside it in the region */
+    int p2p_waited;               /* so many of them */
     uint64_t p2p_noted_ns;        /* when the ledger last learned for which requests somebody waits */
     uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
     uint64_t look_ns;
     uint32_t ask_number;          /* the same for questions to other hosts, see fail_ask */
     uint64_t ask_ns, ask_step_ns;
     struct suspect { int rank; uint32_t number; } gone_suspect, left_suspect, mover_suspect; /* see missed_twice; rank -1: nobody */
+    struct stall {                /* see stall_look */
+        uint64_t marker, since_ns;    /* nothing has moved since then */
+        uint64_t look_ns, say_ns;     /* not before */
+        bool waits, said;
+    } stall;
     uint64_t small_operations, tiled_operations;
 
     pthread_mutex_t issue;
@@ -184,6 +190,8 @@ struct uno_comm {
     pthread_mutex_t fail_lock;
     char fail_text[ERR_TEXT_BYTES];
     char last_error[ERR_TEXT_BYTES];
+    char *verdict;                /* the last one; under fail_lock, as verdict_ns: when it came */
+    uint64_t verdict_ns;
     struct gone_rank *gone;       /* under fail_lock; ngone is a release store */
     _Atomic int ngone;
     struct gone_rank *movers;     /* ranks that have called uno_comm_shrink; as gone */
@@ -283,6 +291,12 @@ void note_issued(struct op *op);                     /* it goes into the queue *
 void note_queue(uno_comm *comm);                     /* issue lock held, the queue has changed */
 
 void note_board(struct job *job, const struct config *cfg); /* make the job's board; without one the job works, and it is said */
+
+/* ---- stall.c: what is going on? --------------------------------------------------------------------------------------------- */
+void stall_look(uno_comm *comm, uint64_t now);       /* walk lock held, something waits: has anything moved? */
+void stall_over(uno_comm *comm, bool well);          /* walk lock held, stall.said: the wait has ended */
+void stall_verdict(uno_comm *comm, const char *text);/* any thread; NULL: things go on */
+bool stall_reason(uno_comm *comm, char *buf, size_t buf_bytes); /* walk lock held: the verdict on the wait that goes on now */
 
 /* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
 void job_add(struct job *job);                       /* into the process's list; refs = 0 */

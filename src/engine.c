@@ -100,6 +100,8 @@ static void end_current(uno_comm *c, uno_err err)
     if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
         c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
     c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;
+    if (__builtin_expect(c->stall.said, 0))
+        stall_over(c, err == UNO_OK);
     finish(op, err);
 }
 

@@ -433,8 +433,13 @@ static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns,
         comm_rank_name(c, rank, name, sizeof name);
         snprintf(who, sizeof who, "%s %s", what, name);
     }
-    snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
-             c->rank, c->cfg.timeout, who);
+    char why[ERR_TEXT_BYTES - 160];
+    if (stall_reason(c, why, sizeof why))
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", coll_name(c->current->req.coll), number, c->rank,
+                 c->cfg.timeout, why);
+    else
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
+                 c->rank, c->cfg.timeout, who);
     return comm_fail(c, UNO_ERR_TIMEOUT, rank, true, text);
 }
 
@@ -443,9 +448,13 @@ static uno_err look_p2p_deadlines(uno_comm *c, uint64_t now)
     for (const struct op *op = c->p2p_running; op; op = op->next_in_comm) {
         if (now < op->deadline_ns || p2p_done(op->p2p))
             continue;
-        char name[100], text[ERR_TEXT_BYTES];
+        char name[100], text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         comm_rank_name(c, op->p2p->peer, name, sizeof name);
-        snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
+        if (stall_reason(c, why, sizeof why))
+            snprintf(text, sizeof text, "%s: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", op->p2p->send ? "send" : "recv", c->rank,
+                     c->cfg.timeout, why);
+        else
+            snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
                  c->cfg.timeout, op->p2p->send ? "a receive of" : "a message of", name);
         return comm_fail(c, UNO_ERR_TIMEOUT, op->p2p->peer, true, text);
     }
@@ -464,6 +473,7 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
     }
     uint64_t now = clock_ns();
     note_wait(c, now);
+    stall_look(c, now);
     if (c->current) {
         TRY(look_ledgers(c, number, now));
         if (c->env.proc)

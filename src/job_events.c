@@ -69,6 +69,17 @@ static void on_unreachable(void *arg, int host, const char *text)
     pthread_mutex_unlock(&job->lock);
 }
 
+/* Communicators that a verdict is not about may stand because of it: it is the best that is known of them, too. */
+static void on_verdict(void *arg, uint64_t comm_id, const char *text)
+{
+    struct job *job = arg;
+    (void)comm_id;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c; c = c->next_in_job)
+        stall_verdict(c, text);
+    pthread_mutex_unlock(&job->lock);
+}
+
 static void on_message(void *arg, int from, enum watch_message kind, const void *data, size_t bytes)
 {
     struct job *job = arg;
@@ -106,9 +117,10 @@ static bool said_goodbye(void *arg, int process)
 
 uno_err job_watch(uno_comm *c)
 {
-    struct watch_options opt = {.cfg = &c->cfg, .rank = c->rank, .size = c->size, .members = c->job->members, .board = c->job->board,
+    struct watch_options opt = {.cfg = &c->cfg, .rank = c->job_rank[c->rank], .size = c->size, .members = c->job->members, .board = c->job->board,
                                 .net = c->job->net, .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort,
-                                .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_message = on_message,
+                                .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_verdict = on_verdict,
+                                .on_message = on_message,
                                 .on_ended = on_ended, .on_tick = on_tick, .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }

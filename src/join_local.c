@@ -41,6 +41,8 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
     err = fill_local_job(job, n);
     if (err == UNO_OK)
         note_board(job, cfg);
+    for (int r = 0; r < n && err == UNO_OK && job->board; r++)
+        watch_board_ref(job->board, &job->members[r].board);
     for (int r = 0; r < n && err == UNO_OK; r++) {
         err = comm_alloc(r, n, cfg, name, &comms[r]);
         if (err == UNO_OK)
@@ -63,6 +65,8 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
         if (err == UNO_OK)
             err = comm_assemble(c, &costs);
     }
+    if (err == UNO_OK && n > 1 && job_watch(comms[0]) != UNO_OK)
+        LOG(LOG_INFO, LOG_INIT, "nobody will say why operations do not go on: %s", err_text());
     pthread_mutex_lock(&job->lock);
     bool unused = --job->refs == 0;
     pthread_mutex_unlock(&job->lock);

@@ -66,9 +66,11 @@ static void write_wait(uno_comm *c, const struct exec_progress *p, uint64_t now)
 void note_wait(uno_comm *c, uint64_t now)
 {
     struct ledger_notes *n = c->notes;
-    if (p2p_busy(c->p2p) && now >= c->p2p_noted_ns + AGAIN_NS) {
+    if (!p2p_busy(c->p2p)) {
+        c->p2p_waited = 0;
+    } else if (now >= c->p2p_noted_ns + AGAIN_NS) {
         c->p2p_noted_ns = now;
-        p2p_note_waits(c->p2p);
+        c->p2p_waited = p2p_note_waits(c->p2p);
         n->tid = gettid();
         n->noted_ns = now;
     }

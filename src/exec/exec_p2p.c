@@ -207,22 +207,27 @@ bool p2p_needs(const struct p2p *p, int rank)
     return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first || pair->grants;
 }
 
-static void note_list(const struct list *l)
+static int note_list(const struct list *l)
 {
-    for (const struct p2p_request *r = l->first; r; r = r->next)
+    int n = 0;
+    for (const struct p2p_request *r = l->first; r; r = r->next) {
+        n += atomic_load_explicit(&r->waited, memory_order_relaxed) != 0;
         if (r->event && atomic_load_explicit(&r->event->number, memory_order_relaxed) == r->event_number)
             r->event->waited = (uint8_t)atomic_load_explicit(&r->waited, memory_order_relaxed);
+    }
+    return n;
 }
 
-void p2p_note_waits(struct p2p *p)
+int p2p_note_waits(struct p2p *p)
 {
-    note_list(&p->posted);
+    int n = note_list(&p->posted);
     for (int i = 0; i < p->env->size; i++) {
-        note_list(&p->pairs[i].waiting);
-        note_list(&p->pairs[i].announced);
-        note_list(&p->pairs[i].pouring);
-        note_list(&p->pairs[i].filling);
+        n += note_list(&p->pairs[i].waiting);
+        n += note_list(&p->pairs[i].announced);
+        n += note_list(&p->pairs[i].pouring);
+        n += note_list(&p->pairs[i].filling);
     }
+    return n;
 }
 
 void p2p_abandon(struct p2p *p)

@@ -18,7 +18,6 @@
 #define DROP_LANE_NS 2000000000ull      /* a lane that cannot connect while another one works */
 #define REFUSED_NS 1000000000ull        /* never connected, and refused: peers listen before they join, so it has ended */
 #define FIRST_GIVE_UP_NS 10000000000ull /* never connected */
-#define AGAIN_GIVE_UP_NS 5000000000ull  /* all paths lost: at least so long */
 #define RESERVE_RATIO 8
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------------- */
@@ -321,7 +320,7 @@ static void give_up(struct net_link *l, uint64_t now)
 static bool hopeless(const struct net_link *l, uint64_t now)
 {
     bool refused = l->was_up ? l->ended_by_fin : now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
-    uint64_t patience = l->was_up ? MAX(AGAIN_GIVE_UP_NS, (uint64_t)(l->proc->cfg->suspect_timeout * 1e9)) : FIRST_GIVE_UP_NS;
+    uint64_t patience = l->was_up ? l->proc->patience_ns : FIRST_GIVE_UP_NS;
     for (int i = 0; i < l->nlanes; i++) {
         const struct tcp_lane *n = &l->lanes[i];
         refused &= n->why == TCP_WHY_REFUSED;

@@ -258,6 +258,7 @@ struct net_proc {
     struct sock_iface *ifaces;
     size_t nifaces;
     int sockets;                         /* per lane */
+    uint64_t patience_ns;                /* with a link that was up and has no path any more */
     _Atomic(struct net_link *) links;
     pthread_mutex_t links_mutex;         /* adding a link */
     int nlinks;

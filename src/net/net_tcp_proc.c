@@ -14,6 +14,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#define AGAIN_GIVE_UP_NS 5000000000ull /* all paths lost: at least so long */
+
 /* ---- links from outside --------------------------------------------------------------------------------------------------------- */
 
 uno_err net_link_get(struct net_proc *p, int process, const struct sock_address_book *book, struct net_link **link)
@@ -86,6 +88,7 @@ uno_err net_proc_new(const struct net_proc_options *opt, struct net_proc **proc)
     p->cfg = opt->cfg;
     p->opt = *opt;
     p->listen_fd = p->setup_fd = p->data_fd = p->service_fd = p->kick_fd = p->wake_fd = p->timer_fd = -1;
+    p->patience_ns = MAX(AGAIN_GIVE_UP_NS, (uint64_t)(opt->cfg->suspect_timeout * 1e9));
     p->sockets = (int)MAX(1, MIN(opt->cfg->socket_count, 16));
     pthread_mutex_init(&p->links_mutex, NULL);
     pthread_mutex_init(&p->event_mutex, NULL);

@@ -183,6 +183,9 @@ struct watch_options {
     /* A process has ended, or left, for certain: its own host saw it, or it said so. Called before on_dead and on_left; on_dead alone
      * may rest on closed connections. NULL = not wanted. */
     void (*on_ended)(void *arg, int process);
+    /* A verdict about operations that do not go on, or, with text NULL, they go on. comm_id 0 = of no single communicator. It was
+     * printed already. NULL = not wanted. */
+    void (*on_verdict)(void *arg, uint64_t comm_id, const char *text);
     /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) NULL = nobody did. */
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
@@ -205,6 +208,10 @@ void watch_abort(struct watch *watch, uint64_t comm_id, uno_err code, int rank, 
  * between two processes arrive in order, once, or not at all when there is no way. On the sender's own host only where net is
  * there. UNO_ERR_ARG too long, or no such process; UNO_ERR_MEMORY; UNO_ERR_UNREACHABLE without net. */
 uno_err watch_tell(struct watch *watch, int process, enum watch_message kind, const void *data, size_t bytes);
+/* Somebody in this process waits without progress, for UNISONO_STALL at least: to be called every second while that is so. Takes no
+ * lock. All ranks are asked, and what comes out is printed once a host and given to on_verdict. */
+void watch_stalled(struct watch *watch);
+void watch_resumed(struct watch *watch); /* a wait that watch_stalled told of has ended well */
 /* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from said_goodbye, other hosts from
  * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. */
 void watch_goodbye(struct watch *watch);

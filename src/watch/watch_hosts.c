@@ -50,6 +50,8 @@ uno_err hosts_new(struct watch *w)
     uint64_t suspect = w->opt.cfg ? (uint64_t)(w->opt.cfg->suspect * 1e9) : 0;
     w->beat_step_ns = MAX((suspect ? suspect : 3000000000ull) / 4, 20000000ull);
     w->tick_step_ns = MIN(TICK_NS, w->beat_step_ns);
+    w->suspect_timeout_ns = (uint64_t)((w->opt.cfg ? w->opt.cfg->suspect_timeout : 30.0) * 1e9);
+    w->stall_ns = w->opt.cfg ? (uint64_t)(w->opt.cfg->stall * 1e9) : 0;
     for (int i = w->npeers - 1; i >= 0; i--) /* downwards: each host's lowest process is its first hub */
         w->hosts[member(w, &w->peers[i])->host].hub = i;
     w->private_page = w->opt.board ? NULL : mem_zalloc(sizeof *w->private_page);
@@ -118,7 +120,10 @@ static void look_at_boards(struct watch *w, uint64_t now)
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         const struct steward_page *page = page_of(w, p);
-        if (!page || i == w->self || p->state != PEER_ALIVE)
+        if (!page || p->state != PEER_ALIVE)
+            continue;
+        inquiry_page(w, p, page, now);
+        if (i == w->self)
             continue;
         uint32_t beat = atomic_load_explicit(&page->beat, memory_order_relaxed);
         bool mute = beat == p->beat && now > p->beat_ns && now - p->beat_ns > MUTE_NS;
@@ -153,6 +158,7 @@ static void look_who_is_hub(struct watch *w, uint64_t now)
         w->hosts[h].heard_ns = MAX(w->hosts[h].heard_ns, now); /* nothing was addressed to us so far */
         w->hosts[h].beat_ns = now;
     }
+    w->inquiry.stall_ns = 0; /* who is still stalled says so again */
     peers_hub_changed(w);
 }
 
@@ -162,6 +168,8 @@ static void take_notice(struct watch *w, const struct notice *n)
 {
     if (atomic_load_explicit(&w->leaving, memory_order_relaxed))
         return;
+    if ((n->kind == NOTICE_VERDICT || n->kind == NOTICE_GOES_ON) && w->opt.on_verdict)
+        w->opt.on_verdict(w->opt.arg, n->comm_id, n->kind == NOTICE_VERDICT ? n->text : NULL);
     if (n->kind == NOTICE_UNREACHABLE && n->host >= 0 && n->host < w->nhosts && w->opt.on_unreachable)
         w->opt.on_unreachable(w->opt.arg, n->host, n->text);
 }
@@ -399,8 +407,7 @@ static void suspect(struct watch *w, int host, uint64_t now)
     if (!h->told)
         tell_pair(w, host, true, text);
     h->told = true;
-    double limit = w->opt.cfg ? w->opt.cfg->suspect_timeout : 30;
-    if (h->failed || (double)(now - h->heard_ns) < limit * 1e9)
+    if (h->failed || now - h->heard_ns < w->suspect_timeout_ns)
         return;
     h->failed = true;
     notice_post(w->page, NOTICE_UNREACHABLE, host, 0, text);
@@ -440,7 +447,7 @@ void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now)
 
 uint64_t hosts_next_ns(const struct watch *w)
 {
-    return w->npeers > 1 ? w->tick_ns : UINT64_MAX;
+    return w->npeers > 1 || inquiry_pending(w) ? w->tick_ns : UINT64_MAX;
 }
 
 void hosts_timers(struct watch *w, uint64_t now)

@@ -60,6 +60,29 @@ struct host {                 /* what the hub knows of another host */
     uint64_t error_ns, offset_at_ns;
     struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
 };
+struct owed { struct peer *to; uint32_t number; uint64_t ready_ns; }; /* a root waits for our host's reports; ready_ns 0: nobody */
+enum inquiry_state { INQUIRY_IDLE = 0, INQUIRY_RUNS };
+struct inquiry {
+    uint64_t stall_ns;        /* somebody was last said to be stalled; 0 = never */
+    uint64_t own_stall_ns;    /* ... on this host */
+    bool resumed;             /* somebody who was stalled went on */
+    uint64_t tell_root_ns;    /* not before */
+    struct owed owed[4];
+    /* as the root */
+    enum inquiry_state state;
+    uint32_t number;
+    bool own;                 /* this host's ranks are in facts */
+    bool *asked;              /* by host: its answer is missing */
+    int nasked;
+    uint64_t deadline_ns, next_ns, step_ns;
+    struct verdict_facts facts; /* while it runs */
+    bool told, told_fault;
+    uint64_t told_identity, told_since_ns;
+    char told_kind[32];
+    uint32_t said;            /* number of the last sentence from here */
+    int32_t heard_origin;     /* the last one from elsewhere */
+    uint32_t heard_number;
+};
 struct pair { int32_t a, b; };/* hosts that do not reach each other, as somebody said; a < b */
 
 enum command_kind { COMMAND_ABORT, COMMAND_CONTROL, COMMAND_DOWN, COMMAND_TELL };
@@ -101,9 +124,10 @@ struct watch {
     bool hub;                 /* this process is its host's hub */
     uint64_t tick_ns;         /* next look at boards and hosts */
     uint64_t woke_ns;         /* the steward's loop was here last */
-    uint64_t beat_step_ns, tick_step_ns;
+    uint64_t beat_step_ns, tick_step_ns, suspect_timeout_ns, stall_ns;
     struct pair pairs[64];
     int npairs;
+    struct inquiry inquiry;
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t records_ns;      /* next records_tick */
@@ -154,8 +178,17 @@ struct peer *hosts_hub_of(struct watch *w, int host); /* whom to tell what is fo
 /* "hosts a (ranks 0-1) and b (ranks 2-3) do not reach each other ..." */
 void hosts_pair_text(const struct watch *w, int host, uint64_t now, char *buf, size_t buf_bytes);
 
+/* watch_inquiry.c: what is going on, and what is said of it. */
+void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes);
+void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *page, uint64_t now); /* at every tick, for all here */
+void inquiry_timers(struct watch *w, uint64_t now);
+uint64_t inquiry_next_ns(const struct watch *w);
+bool inquiry_pending(const struct watch *w);
+void inquiry_free(struct watch *w);
+
 /* watch_message.c: messages longer than a frame. */
-enum { MESSAGE_PAIR = 1 }; /* the stewards' own kinds, below WATCH_MESSAGE_FIRST */
+enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT };
+/* the stewards' own kinds, below WATCH_MESSAGE_FIRST */
 void message_send(struct watch *w, struct peer *to, uint8_t kind, const void *data, size_t bytes);
 /* A part came. UNO_ERR_PARSE: it does not fit to what came before; what was there is forgotten. */
 uno_err message_part(struct watch *w, struct peer *from, const void *data, size_t bytes);

@@ -27,7 +27,7 @@ void message_forget(struct peer *p)
     p->inbox = (struct inbox){0};
 }
 
-static void deliver(struct watch *w, const struct peer *from, uint8_t kind, const void *data, size_t bytes)
+static void deliver(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes)
 {
     if (kind >= WATCH_MESSAGE_FIRST) {
         if (w->opt.on_message && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
@@ -35,7 +35,7 @@ static void deliver(struct watch *w, const struct peer *from, uint8_t kind, cons
     } else if (kind == MESSAGE_PAIR) {
         hosts_pair_said(w, from, data, bytes);
     } else {
-        LOG(LOG_INFO, LOG_WATCH, "rank %d sent a message of kind %d, which is not known here; ignored", from->process, kind);
+        inquiry_message(w, from, kind, data, bytes);
     }
 }
 

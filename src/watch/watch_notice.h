@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE };
-#define NOTICE_TEXT_BYTES 1200
+#define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
 #define STEWARD_NOTICES 8
 struct notice {
     _Atomic uint32_t number;     /* 0 while it is written; release, pairs with the acquire in notice_read */

@@ -433,6 +433,14 @@ static void see_motion(const struct record_comm *c, struct verdict_comm *v, uint
         v->events[v->nevents - 1].moved_ns = clock_ns();
 }
 
+/* Ranks may be threads of one process, which has the communicators of all of them. */
+static bool belongs_to(const struct record_comm *c, int32_t job_rank)
+{
+    if (c->region)
+        return ledger_notes(c->region)->job_rank == job_rank;
+    return (c->last.members && c->rank < c->last.size ? c->last.members[c->rank] : c->rank) == job_rank;
+}
+
 static uno_err fill_comms(struct peer *p, uint32_t events, uint64_t look_ns, struct verdict_rank *out)
 {
     struct records *rec = &p->records;
@@ -442,6 +450,8 @@ static uno_err fill_comms(struct peer *p, uint32_t events, uint64_t look_ns, str
     for (size_t i = 0; i < rec->ncomms; i++) {
         struct record_comm *c = &rec->comms[i];
         struct verdict_comm *v = &out->comms[out->ncomms];
+        if (!belongs_to(c, out->rank))
+            continue;
         out->ncomms++; /* also on failure: what hangs on it is freed with *out */
         TRY(c->region ? report_comm(c->region, rec->page, events, v) : copy_last(&c->last, v));
         if (v->size == 0)

@@ -153,6 +153,22 @@ suspend)
     grep -i 'unreach\|not reach\|UNO_ERR' "$dir/err" && fail "a suspended host was taken for an unreachable one"
     never_dead
     ;;
+stall)
+    # Rank 3 is stopped: every host says so, with its pid, and that things go on when they do. Nobody is dead, nothing fails.
+    start_job --env UNISONO_STALL=1.5
+    stopped=$(in_rank_pid 3)
+    kill -STOP "$stopped"
+    for r in 0 2 4; do
+        condition 10 "rank $r does not say who is stopped" \
+            grep -q "^unisono: rank $r: .*is stuck for [0-9.]* s: rank 3 (pid $stopped on [^ ]*) is stopped" "$dir/err"
+    done
+    kill -CONT "$stopped"
+    for r in 0 2 4; do condition 10 "rank $r does not say that it goes on" grep -q "^unisono: rank $r: goes on after [0-9.]* s" "$dir/err"; done
+    [ "$(grep -c '^unisono: rank .* stuck' "$dir/err")" = 3 ] || fail "it is not said once a host"
+    grep 'UNO_ERR' "$dir/err" && fail "something failed"
+    never_dead
+    grep '^unisono: rank 0:' "$dir/err"
+    ;;
 hub)
     # The hub of host 2 is stopped: rank 3 speaks for it. Rank 3 is told of a death on host 3, and a death on host 2 is told.
     start_job --env UNISONO_DEBUG=info

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_inquiry.c - what is going on? Somebody waits without progress: its steward's page says so, its hub tells the *root*, the hub
+ * of the lowest host that is heard. The root asks the hub of every host that it hears for the records of its ranks, notes what it
+ * knows itself of the others, waits a second at most, and has the facts judged. The sentence goes to all hubs; each prints it once
+ * and leaves it for its host's processes. It is said again only when it changes, and taken back when things go on.
+ * Runs on the steward's thread only; nothing here waits.
+ */
+#include "watch/watch_inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FRESH_NS 1500000000ull   /* who is stalled says so every second */
+#define ANSWER_NS 1000000000ull
+#define AGAIN_NS 1000000000ull   /* between inquiries, twice as long each time that nothing new comes out */
+#define AGAIN_MOST_NS 8000000000ull
+#define TELL_ROOT_NS 500000000ull
+#define GOES_ON_NS 1200000000ull /* so long nobody may be stalled before it is said that things go on */
+#define FORGET_NS 15000000000ull
+#define RECORD_BYTES (64u << 10)
+#define MOST_HOPS 2
+
+static const struct watch_member *member(const struct watch *w, const struct peer *p)
+{
+    return &w->members[p->process];
+}
+
+/* ---- what is said ---------------------------------------------------------------------------------------------------- */
+
+struct sentence { int32_t kind, origin; uint32_t number, zero; uint64_t comm_id; }; /* little-endian, then the text */
+
+static void pass_to_hubs(struct watch *w, int but, const void *data, size_t bytes)
+{
+    for (int h = 0; h < w->nhosts; h++) {
+        struct peer *p = h == w->own_host || h == but ? NULL : hosts_hub_of(w, h);
+        if (p && w->hosts[h].state == HOST_HEARD)
+            message_send(w, p, MESSAGE_VERDICT, data, bytes);
+    }
+}
+
+static bool anybody_silent(const struct watch *w)
+{
+    bool silent = w->npairs > 0;
+    for (int h = 0; h < w->nhosts; h++)
+        silent = silent || w->hosts[h].state != HOST_HEARD;
+    return silent;
+}
+
+static void say_here(struct watch *w, const struct sentence *s, const char *text)
+{
+    LOG(LOG_WARN, LOG_WATCH, "%s", text);
+    notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, text);
+    if (s->kind == NOTICE_VERDICT)
+        post_soon(w);
+}
+
+static void say(struct watch *w, enum notice_kind kind, uint64_t comm_id, const char *text)
+{
+    unsigned char buf[sizeof(struct sentence) + NOTICE_TEXT_BYTES];
+    struct sentence s = {.kind = (int32_t)kind, .origin = w->own_host, .number = ++w->inquiry.said, .comm_id = comm_id};
+    size_t len = strnlen(text, NOTICE_TEXT_BYTES - 1);
+    memcpy(buf, &s, sizeof s);
+    memcpy(buf + sizeof s, text, len);
+    say_here(w, &s, text);
+    pass_to_hubs(w, -1, buf, sizeof s + len);
+}
+
+/* Heard from the root, or, when somebody does not reach it, by way of another hub. */
+static void heard_sentence(struct watch *w, const struct peer *from, const void *data, size_t bytes)
+{
+    struct inquiry *q = &w->inquiry;
+    struct sentence s;
+    char text[NOTICE_TEXT_BYTES];
+    if (bytes < sizeof s || bytes >= sizeof s + sizeof text || !w->hub)
+        return;
+    memcpy(&s, data, sizeof s);
+    if ((s.kind != NOTICE_VERDICT && s.kind != NOTICE_GOES_ON) || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
+        (q->heard_origin == s.origin && (int32_t)(s.number - q->heard_number) <= 0))
+        return;
+    q->heard_origin = s.origin;
+    q->heard_number = s.number;
+    size_t len = bytes - sizeof s;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = ((const unsigned char *)data)[sizeof s + i];
+        text[i] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
+    }
+    text[len] = 0;
+    say_here(w, &s, text);
+    if (anybody_silent(w))
+        pass_to_hubs(w, member(w, from)->host, data, bytes);
+}
+
+/* ---- reports of this host ----------------------------------------------------------------------------------------------- */
+
+static uno_err add_links(const struct watch *w, struct verdict_rank *r)
+{
+    static const enum verdict_path path[] = {[NET_WAY_OK] = VERDICT_PATH_SILENT, [NET_WAY_SILENT] = VERDICT_PATH_SILENT,
+                                             [NET_WAY_RESET] = VERDICT_PATH_RESET, [NET_WAY_REFUSED] = VERDICT_PATH_REFUSED,
+                                             [NET_WAY_NO_ROUTE] = VERDICT_PATH_NO_ROUTE};
+    if (r->links || w->nhosts < 2)
+        return UNO_OK;
+    r->links = mem_array((size_t)w->nhosts, sizeof *r->links);
+    if (!r->links)
+        return UNO_ERR_MEMORY;
+    for (int h = 0; h < w->nhosts; h++) {
+        const struct host *host = &w->hosts[h];
+        if (h == w->own_host || host->state == HOST_HEARD)
+            continue;
+        struct verdict_link *l = &r->links[r->nlinks++];
+        *l = (struct verdict_link){.from_host = w->own_host, .to_host = h, .since_ns = host->heard_ns,
+                                   .from_if_down = host->facts.interface_down,
+                                   .state = (uint8_t)(host->state == HOST_MUTE ? VERDICT_PATH_MUTE : path[host->facts.state])};
+        snprintf(l->from_if, sizeof l->from_if, "%s", host->facts.interface);
+        snprintf(l->from_addr, sizeof l->from_addr, "%.47s", host->facts.from);
+        snprintf(l->to_addr, sizeof l->to_addr, "%.47s", host->facts.to);
+    }
+    return UNO_OK;
+}
+
+/* The hub adds how it sees other hosts, once a host. */
+static uno_err own_rank(struct watch *w, int rank, struct verdict_rank *r)
+{
+    TRY(report_rank(w, rank, REPORT_EVENTS, r));
+    uno_err err = rank == w->opt.rank ? add_links(w, r) : UNO_OK;
+    if (err != UNO_OK)
+        verdict_rank_free(r);
+    return err;
+}
+
+static void send_reports(struct watch *w, struct peer *to, uint32_t number)
+{
+    unsigned char *buf = mem_array(RECORD_BYTES + sizeof number, 1);
+    for (int r = 0; buf && r < w->opt.size; r++) {
+        struct verdict_rank rank;
+        size_t bytes = 0;
+        if (w->members[r].host != w->own_host || own_rank(w, r, &rank) != UNO_OK)
+            continue;
+        memcpy(buf, &number, sizeof number);
+        if (verdict_encode(&rank, buf + sizeof number, RECORD_BYTES, &bytes) == UNO_OK)
+            message_send(w, to, MESSAGE_REPORT, buf, sizeof number + bytes);
+        verdict_rank_free(&rank);
+    }
+    free(buf);
+    message_send(w, to, MESSAGE_REPORTED, &number, sizeof number);
+}
+
+static void asked(struct watch *w, struct peer *from, const void *data, size_t bytes)
+{
+    struct inquiry *q = &w->inquiry;
+    uint32_t number;
+    if (bytes != sizeof number)
+        return;
+    memcpy(&number, data, sizeof number);
+    report_begin(w);
+    struct owed *o = &q->owed[0]; /* of more roots than have room the one that waits longest is forgotten */
+    for (size_t i = 1; i < ARRAY_LEN(q->owed); i++)
+        if (q->owed[i].ready_ns < o->ready_ns)
+            o = &q->owed[i];
+    *o = (struct owed){from, number, MAX(report_ready_ns(w), 1)};
+}
+
+/* ---- an inquiry ------------------------------------------------------------------------------------------------------------ */
+
+static int root_host(const struct watch *w)
+{
+    for (int h = 0; h < w->nhosts; h++)
+        if (h == w->own_host || (w->hosts[h].state == HOST_HEARD && w->hosts[h].heard && hosts_hub_of((struct watch *)w, h)))
+            return h;
+    return w->own_host;
+}
+
+/* What is known of ranks that nobody can be asked about. */
+static void note_others(struct watch *w, struct verdict_facts *f)
+{
+    for (int r = 0; r < w->opt.size; r++) {
+        const struct watch_member *m = &w->members[r];
+        const struct peer *p = peer_find(w, m->process);
+        const struct host *h = &w->hosts[m->host];
+        if (m->host == w->own_host)
+            f->offsets[r] = (struct verdict_offset){.known = true};
+        else if (h->offset_known)
+            f->offsets[r] = (struct verdict_offset){true, h->offset_ns, h->error_ns};
+        if (m->host == w->own_host || !p)
+            continue;
+        if (p->state != PEER_ALIVE)
+            verdict_facts_note(f, r, p->state == PEER_DEAD ? VERDICT_DEAD : VERDICT_LEFT, p->gone_ns, m->hostname, m->host, m->pid);
+        else
+            verdict_facts_note(f, r, VERDICT_SILENT, h->heard_ns, m->hostname, m->host, m->pid); /* until it reports */
+    }
+}
+
+static void begin(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    if (verdict_facts_new(&q->facts, w->opt.size) != UNO_OK)
+        return;
+    free(q->asked);
+    q->asked = mem_array((size_t)w->nhosts, sizeof *q->asked);
+    if (!q->asked) {
+        verdict_facts_free(&q->facts);
+        return;
+    }
+    q->state = INQUIRY_RUNS;
+    q->number++;
+    q->own = false;
+    q->nasked = 0;
+    q->deadline_ns = now + ANSWER_NS;
+    report_begin(w);
+    note_others(w, &q->facts);
+    for (int h = 0; h < w->nhosts; h++) {
+        struct peer *p = h == w->own_host ? NULL : hosts_hub_of(w, h);
+        if (!p || w->hosts[h].state != HOST_HEARD)
+            continue;
+        message_send(w, p, MESSAGE_INQUIRE, &q->number, sizeof q->number);
+        q->asked[h] = true;
+        q->nasked++;
+    }
+}
+
+static void add_own(struct watch *w)
+{
+    struct inquiry *q = &w->inquiry;
+    q->own = true;
+    for (int r = 0; r < w->opt.size; r++) {
+        struct verdict_rank rank;
+        if (w->members[r].host == w->own_host && (own_rank(w, r, &rank) != UNO_OK || verdict_facts_take(&q->facts, &rank) != UNO_OK))
+            LOG(LOG_INFO, LOG_WATCH, "no report of rank %d: %s", r, err_text());
+    }
+}
+
+static void answered(struct watch *w, const struct peer *from, uint8_t kind, const void *data, size_t bytes)
+{
+    struct inquiry *q = &w->inquiry;
+    int host = member(w, from)->host;
+    uint32_t number;
+    if (bytes < sizeof number)
+        return;
+    memcpy(&number, data, sizeof number);
+    if (q->state != INQUIRY_RUNS || number != q->number || host == w->own_host)
+        return; /* late */
+    if (kind == MESSAGE_REPORTED) {
+        q->nasked -= q->asked[host];
+        q->asked[host] = false;
+        return;
+    }
+    struct verdict_rank rank;
+    uno_err err = verdict_decode((const unsigned char *)data + sizeof number, bytes - sizeof number, &rank);
+    if (err == UNO_OK && (rank.rank < 0 || rank.rank >= w->opt.size || w->members[rank.rank].host != host)) {
+        verdict_rank_free(&rank);
+        err = err_set(UNO_ERR_PARSE, "it reports of a rank of another host");
+    } else if (err == UNO_OK) {
+        err = verdict_facts_take(&q->facts, &rank);
+    }
+    if (err != UNO_OK)
+        LOG(LOG_INFO, LOG_WATCH, "a report from rank %d's host is not used: %s", from->process, err_text());
+}
+
+static void tell(struct watch *w, const struct verdict *v, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    char text[NOTICE_TEXT_BYTES];
+    q->told = true;
+    q->told_fault = v->fault;
+    q->told_identity = v->identity;
+    q->told_since_ns = now - MIN(v->age_ns, now);
+    q->resumed = false;
+    snprintf(q->told_kind, sizeof q->told_kind, "%s", verdict_kind_name(v->kind));
+    snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? "; " : "", v->what_next);
+    say(w, NOTICE_VERDICT, v->comm_id, text);
+}
+
+static void judge(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    struct timespec real;
+    struct verdict v;
+    clock_gettime(CLOCK_REALTIME, &real);
+    q->facts.now_ns = now;
+    q->facts.now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
+    q->facts.stall_ns = w->stall_ns;
+    uno_err err = verdict_judge(&q->facts, &v);
+    verdict_facts_free(&q->facts);
+    q->state = INQUIRY_IDLE;
+    bool news = err == UNO_OK && v.kind != VERDICT_KIND_NONE && (!q->told || v.identity != q->told_identity);
+    q->step_ns = news ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
+    q->next_ns = now + (err == UNO_OK && v.kind == VERDICT_KIND_NONE ? AGAIN_NS : q->step_ns);
+    if (err != UNO_OK)
+        LOG(LOG_INFO, LOG_WATCH, "the facts could not be judged: %s", err_text());
+    else
+        LOG(LOG_DEBUG, LOG_WATCH, "inquiry %u: %s: %s", q->number, verdict_kind_name(v.kind), v.headline);
+    if (news)
+        tell(w, &v, now);
+}
+
+/* ---- things go on ------------------------------------------------------------------------------------------------------------- */
+
+static void look_whether_it_goes_on(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    char text[NOTICE_TEXT_BYTES], age[32];
+    if (!q->told || now - q->stall_ns < GOES_ON_NS)
+        return;
+    if (q->resumed && q->told_fault) {
+        snprintf(text, sizeof text, "goes on after %s (the last verdict was: %s)",
+                 verdict_age_text(age, sizeof age, q->stall_ns - MIN(q->told_since_ns, q->stall_ns)), q->told_kind);
+        say(w, NOTICE_GOES_ON, 0, text);
+    }
+    if (q->resumed || now - q->stall_ns > FORGET_NS)
+        q->told = q->resumed = false;
+}
+
+/* ---- from the other stewards, and the clock ------------------------------------------------------------------------------------ */
+
+static void tell_root(struct watch *w, uint8_t kind, uint8_t hops)
+{
+    int root = root_host(w);
+    struct peer *p = root == w->own_host ? NULL : hosts_hub_of(w, root);
+    if (p)
+        message_send(w, p, kind, &hops, 1);
+}
+
+void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes)
+{
+    struct inquiry *q = &w->inquiry;
+    uint8_t hops = bytes == 1 ? *(const uint8_t *)data : MOST_HOPS;
+    switch (kind) {
+    case MESSAGE_STALL:
+    case MESSAGE_RESUMED:
+        if (root_host(w) == w->own_host && kind == MESSAGE_STALL)
+            q->stall_ns = clock_ns();
+        else if (root_host(w) == w->own_host)
+            q->resumed = true;
+        else if (hops < MOST_HOPS)
+            tell_root(w, kind, (uint8_t)(hops + 1));
+        break;
+    case MESSAGE_INQUIRE: asked(w, from, data, bytes); break;
+    case MESSAGE_REPORT:
+    case MESSAGE_REPORTED: answered(w, from, kind, data, bytes); break;
+    case MESSAGE_VERDICT: heard_sentence(w, from, data, bytes); break;
+    default: LOG(LOG_INFO, LOG_WATCH, "rank %d sent a message of kind %d, which is not known here; ignored", from->process, kind);
+    }
+}
+
+void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *page, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    uint32_t stalled = atomic_load_explicit(&page->stalled, memory_order_relaxed);
+    uint32_t resumed = atomic_load_explicit(&page->resumed, memory_order_relaxed);
+    if (stalled != p->stalled)
+        q->own_stall_ns = q->stall_ns = now;
+    if (resumed != p->resumed && w->hub) {
+        q->resumed = true;
+        tell_root(w, MESSAGE_RESUMED, 0);
+    }
+    p->stalled = stalled;
+    p->resumed = resumed;
+}
+
+static void begin_or_tell_root(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    if (root_host(w) == w->own_host) {
+        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS)
+            begin(w, now);
+    } else if (now >= q->tell_root_ns && now - q->own_stall_ns < FRESH_NS) {
+        q->tell_root_ns = now + TELL_ROOT_NS;
+        tell_root(w, MESSAGE_STALL, 0);
+    }
+}
+
+void inquiry_timers(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    for (size_t i = 0; i < ARRAY_LEN(q->owed); i++)
+        if (q->owed[i].ready_ns && now >= q->owed[i].ready_ns) {
+            q->owed[i].ready_ns = 0;
+            send_reports(w, q->owed[i].to, q->owed[i].number);
+        }
+    if (q->state == INQUIRY_RUNS && !q->own && now >= report_ready_ns(w))
+        add_own(w);
+    if (q->state == INQUIRY_RUNS && q->own && (q->nasked == 0 || now >= q->deadline_ns))
+        judge(w, now);
+    if (q->state == INQUIRY_IDLE && w->hub && q->stall_ns)
+        begin_or_tell_root(w, now);
+    look_whether_it_goes_on(w, now);
+}
+
+uint64_t inquiry_next_ns(const struct watch *w)
+{
+    const struct inquiry *q = &w->inquiry;
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(q->owed); i++)
+        if (q->owed[i].ready_ns)
+            next = MIN(next, q->owed[i].ready_ns);
+    if (q->state == INQUIRY_RUNS)
+        next = MIN(next, q->own ? q->deadline_ns : report_ready_ns(w));
+    return next;
+}
+
+/* With one process there is nobody whose page must be looked at, but somebody may be stalled. */
+bool inquiry_pending(const struct watch *w)
+{
+    return w->inquiry.told || (w->inquiry.stall_ns && clock_ns() - w->inquiry.stall_ns < FRESH_NS);
+}
+
+void inquiry_free(struct watch *w)
+{
+    if (w->inquiry.state == INQUIRY_RUNS)
+        verdict_facts_free(&w->inquiry.facts);
+    free(w->inquiry.asked);
+    w->inquiry = (struct inquiry){0};
+}
