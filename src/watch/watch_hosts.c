@@ -83,7 +83,7 @@ void hosts_begin(struct watch *w)
         w->hosts[h].beat_ns = now + (h < w->own_host ? 2 * w->beat_step_ns : 0); /* the lower hub opens the link */
     }
     for (int i = 0; i < w->npeers; i++)
-        w->peers[i].beat_ns = now + START_NS; /* its steward may not have begun */
+        w->peers[i].beat_ns = now + 2 * MUTE_NS; /* its steward may not have begun */
 }
 
 /* ---- this host ---------------------------------------------------------------------------------------------------------- */
