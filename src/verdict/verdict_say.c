@@ -216,12 +216,13 @@ void say_doing(struct out *o, const struct judge *j, int rank)
         if (starved(p)) {
             say(o, "is ready to run");
             say_place(o, r);
-            say(o, " but had no processor for %u %% of the last ", p->queue_permille / 10);
+            say(o, " but had no processor for %u %% of the last ", MIN(p->queue_permille, 1000u) / 10);
             say_age(o, MAX(p->sample_ns, (uint64_t)100000000u));
             return;
         }
         if (p->sample_ns && !p->in_library)
-            say(o, "computes (%u %% of a processor)", p->cpu_permille / 10);
+            say(o, p->cpu_permille >= 200 ? "computes (%u %% of a processor)" : "is ready to run (%u %% of a processor)",
+                p->cpu_permille / 10);
         else
             say(o, p->in_library ? "is inside a call of this library" : "computes");
         break;
