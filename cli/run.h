@@ -174,6 +174,16 @@ struct run_team *team_start(struct run_wire *wire, const struct run_job *job, co
 void team_walk(struct run_team *team);
 void team_free(struct run_team *team);
 
+/* ---- what ranks show of themselves, held beyond their end (run_keep.c) ---------------------------------------------------------- */
+struct run_keep;
+struct run_keep *keep_new(const struct run_job *job); /* NULL: UNISONO_LEDGER_DIR names no place, or no memory */
+bool keep_due(struct run_keep *keep);                 /* is it time to look again? NULL: never */
+void keep_look(struct run_keep *keep, pid_t pid);
+void keep_ended(struct run_keep *keep, pid_t pid, int status); /* NULL is allowed, here and below */
+bool keep_save(struct run_keep *keep, char *text, size_t text_bytes); /* true: it failed for the first time, and text says why */
+const char *keep_path(const struct run_keep *keep);   /* what was saved; "" = nothing */
+void keep_free(struct run_keep *keep);
+
 /* ---- joining socket (run_meet.c) --------------------------------------------------------------------------------------------- */
 /* Listen for the joining. Returns the descriptor or -1 with a sentence in err. */
 int meet_listen(int port, int *bound_port, char *err, size_t err_bytes);

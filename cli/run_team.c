@@ -34,6 +34,8 @@ struct run_team {
     int listen_fd, master_port, signal_fd;
     struct run_binding *binding;
     bool orphaned;         /* the launcher is gone */
+    struct run_keep *keep; /* NULL: nothing is kept */
+    bool save;             /* a rank ended that should not have */
     struct member member[];
 };
 
@@ -245,6 +247,8 @@ static void ended(struct run_team *t, int i, int status)
     for (int stream = 0; stream < 2; stream++)
         while (m->out[stream] >= 0 && relay(t, i, stream))
             ;
+    keep_ended(t->keep, m->pid, status);
+    t->save = t->save || status != 0;
     m->pid = 0;
     if (m->exec_fd >= 0 && read(m->exec_fd, words, sizeof words) == sizeof words)
         send_end(t, i, words[0], (int)words[1]);
@@ -262,6 +266,19 @@ static void reap(struct run_team *t)
         for (int i = 0; i < t->job->n; i++)
             if (t->member[i].pid == pid)
                 ended(t, i, status);
+    char text[1200];
+    if (t->keep && t->save && keep_save(t->keep, text, sizeof text))
+        wire_send(t->wire, FRAME_NOTE, text, strlen(text), NULL, 0);
+    t->save = false;
+}
+
+static void keep_all(struct run_team *t)
+{
+    if (!keep_due(t->keep))
+        return;
+    for (int i = 0; i < t->job->n; i++)
+        if (t->member[i].pid > 0)
+            keep_look(t->keep, t->member[i].pid);
 }
 
 static void on_signal(struct run_team *t)
@@ -332,8 +349,11 @@ static void walk_once(struct run_team *t, int timeout_ms)
 
 void team_walk(struct run_team *t)
 {
-    while (living(t) > 0)
-        walk_once(t, -1);
+    t->keep = keep_new(t->job);
+    while (living(t) > 0) {
+        keep_all(t);
+        walk_once(t, t->keep ? 100 : -1);
+    }
     char names[300];
     int left = procs_end_descendants(t->orphaned ? 0 : 0.5, names, sizeof names);
     for (int i = 0; i < t->job->n; i++)
@@ -344,6 +364,11 @@ void team_walk(struct run_team *t)
         char text[400];
         int n = snprintf(text, sizeof text, "ended %d process%s that ranks left behind on host %s: pid %s", left, left == 1 ? "" : "es",
                          t->job->host, names);
+        wire_send(t->wire, FRAME_NOTE, text, (size_t)n, NULL, 0);
+    }
+    if (keep_path(t->keep)[0]) {
+        char text[1300];
+        int n = snprintf(text, sizeof text, "what was known of the ranks of host %s is in %s", t->job->host, keep_path(t->keep));
         wire_send(t->wire, FRAME_NOTE, text, (size_t)n, NULL, 0);
     }
     wire_send(t->wire, FRAME_DONE, NULL, 0, NULL, 0);
@@ -359,5 +384,6 @@ void team_free(struct run_team *t)
         close_fd(&t->member[i].exec_fd);
     }
     close_fd(&t->signal_fd);
+    keep_free(t->keep);
     free(t);
 }

@@ -40,6 +40,28 @@ UNO_API uno_err uno_comm_set_call_site(uno_comm *comm, const char *text) UNO_MUS
 typedef size_t (*uno_position_fn)(void *arg, char *buf, size_t bytes);
 UNO_API void uno_set_position_callback(uno_position_fn position, void *arg);
 
+/* Processes seen from outside, by who has joined no job with them: a launcher, which keeps what they show beyond their end, or a tool
+ * that is asked about a process that does not answer. Nobody is stopped, and nobody's help is needed. One thread uses a keeper.
+ * Memory of the processes stays mapped until uno_keeper_free. */
+typedef struct uno_keeper uno_keeper;
+UNO_API uno_err uno_keeper_new(uno_keeper **keeper) UNO_MUST_CHECK;
+/* Take up process pid, or, when it is known, the communicators it has made since, which costs
+ * some microseconds.
+ * UNO_ERR_IN_PROGRESS: it has not joined (yet), or left; UNO_ERR_SYSTEM: it is not there, or another user's; UNO_ERR_USAGE: a forked
+ * child of one that joined; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
+UNO_API uno_err uno_keeper_look(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
+/* As uno_keeper_look, and all processes of the same jobs that are on this host. For tools; reads all of /proc. */
+UNO_API uno_err uno_keeper_look_around(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
+/* The caller has collected it: status as wait() gives it. Processes that nobody reports are looked after anyway. */
+UNO_API void uno_keeper_ended(uno_keeper *keeper, int pid, int status);
+/* What is known of every process that is kept, one record a rank, one behind the other (docs/verdict.md); *data is freed with free(). look:
+ * also what they do now (60 ms, stacks by signal as UNISONO_STACKS allows). *bytes 0: none is kept. UNO_ERR_MEMORY. */
+UNO_API uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size_t *bytes) UNO_MUST_CHECK;
+/* The same without a look as a file in the folder unisono-<uid> under dir, which is made with mode 0700; path: where, at least 1024 bytes.
+ * UNO_ERR_SYSTEM, UNO_ERR_USAGE: the folder is not this user's alone; UNO_ERR_IN_PROGRESS: nobody is kept. */
+UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes) UNO_MUST_CHECK;
+UNO_API void uno_keeper_free(uno_keeper *keeper); /* NULL is allowed */
+
 /* One setting as a running program would see it. Strings are owned by the array; free it with uno_settings_free. */
 typedef struct uno_setting {
     const char *name, *kind, *value, *source, *dflt, *legal, *foreign, *help;

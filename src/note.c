@@ -18,6 +18,7 @@ void note_made(uno_comm *c)
     n->rank = c->rank;
     n->size = c->size;
     n->job_rank = c->job_rank[c->rank];
+    n->epoch = c->epoch;
     n->comm_id = c->id;
     n->job_id = c->job->id;
     n->made_ns = clock_ns();

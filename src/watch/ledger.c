@@ -160,6 +160,7 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
     copy->rank = n->rank;
     copy->size = n->size;
     copy->job_rank = n->job_rank;
+    copy->epoch = n->epoch;
     copy->comm_id = n->comm_id;
     copy->job_id = n->job_id;
     copy->made_ns = n->made_ns;

@@ -93,6 +93,7 @@ struct ledger_notes {
     /* set before `ready` (release, pairs with the acquire of who finds the region) */
     _Atomic uint32_t ready;
     int32_t rank, size, job_rank;
+    uint32_t epoch;                   /* of shrink */
     uint64_t comm_id, job_id, made_ns;
     char name[64];
     /* the running operation, once it has waited; written by the walk lock's holder */
@@ -147,6 +148,16 @@ void watch_boards_forked(void);                     /* in a forked child, before
 /* Where the program is in its own words; see uno_set_position_callback. */
 typedef size_t (*watch_position_fn)(void *arg, char *buf, size_t bytes);
 void watch_set_position(watch_position_fn ask, void *arg);
+
+/* ---- keeper: processes of this user seen by who has not joined with them (watch_keep.c; contract in unisono_watch.h) ---------- */
+struct watch_keeper;
+uno_err keeper_new(struct watch_keeper **keeper);
+uno_err keeper_look(struct watch_keeper *keeper, int32_t pid);
+uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid);
+void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status);
+uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t *bytes);
+uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes);
+void keeper_free(struct watch_keeper *keeper);
 
 /* ---- steward ---------------------------------------------------------------------------------------------- */
 struct watch_member {          /* one per rank of the job */

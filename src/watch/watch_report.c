@@ -115,7 +115,7 @@ static void map_comm(struct records *rec, uint64_t id, int32_t rank, const struc
 }
 
 /* Take over what the board says now. */
-static void records_refresh(struct records *rec)
+void records_refresh(struct records *rec)
 {
     if (!rec->page)
         return;

@@ -55,6 +55,7 @@ void records_begin(struct watch *w);     /* the steward's thread begins: others 
 void records_end(struct watch *w);
 /* Signals blocked while the steward waits: all but the one for stacks, which only ends the wait. */
 const sigset_t *records_mask(struct watch *w, sigset_t *mask);
+void records_refresh(struct records *rec); /* map what the board of a process lists now */
 /* Once a second on the hub: communicators that are new are mapped before their owner may die. */
 void records_tick(struct watch *w, uint64_t now);
 /* At every round: what another process of this host asked of this one is done (position of the program). */

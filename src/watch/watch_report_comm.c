@@ -168,6 +168,7 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     if (!atomic_load_explicit(&n.ready, memory_order_relaxed) || n.size != (int32_t)r->size || n.rank < 0 || n.rank >= n.size)
         return UNO_OK; /* not whole yet: nothing is said of it */
     out->id = n.comm_id;
+    out->epoch = n.epoch;
     out->rank = n.rank;
     out->size = n.size;
     snprintf(out->name, sizeof out->name, "%s", n.name);

@@ -182,6 +182,24 @@ class Ends(unittest.TestCase):
         self.assertRegex(err, r"was killed by signal 9 \(SIGKILL; if nobody sent it, the kernel was out of memory")
         mark.gone()
 
+    def test_ledgers_outlive_all_ranks(self):
+        library = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(UNISONO))), "src", "libunisono.so.0")
+        if not os.path.exists(library):
+            self.skipTest("no library beside the program")
+        program = ("import ctypes, os, signal, time; u = ctypes.CDLL('%s'); c = ctypes.c_void_p(); "
+                   "assert u.uno_comm_init_env(ctypes.byref(c), None) == 0; time.sleep(%g); os.kill(os.getpid(), signal.SIGKILL)")
+        for seconds in 1, 3, 9:  # the launcher looks every half second, when it is let
+            with tempfile.TemporaryDirectory() as where:
+                rc, _, err = run("-n", "2", "--", sys.executable, "-c", program % (library, seconds), env={"UNISONO_LEDGER_DIR": where})
+                self.assertEqual(rc, 137, err)
+                saved = re.search(r"what was known of the ranks of host \S+ is in (\S+)", err)
+                if saved:
+                    self.assertTrue(saved.group(1).startswith(where))
+                    with open(saved.group(1), "rb") as f:
+                        self.assertEqual(f.read().count(b"UNOFACTS"), 2)
+                    return
+        self.fail("nothing was saved:\n" + err)
+
     def test_deaf_ranks(self):
         mark = Mark()
         # All traps stand before rank 1 fails: each rank waits for the others' files.

@@ -30,7 +30,7 @@
 #define RANKS 4
 #define LIMIT_NS 20000000000ull
 
-enum doing { IDLE = 0, REDUCES, READS, BURNS, SLEEPS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, LEAVES, ALLOCATES };
+enum doing { IDLE = 0, REDUCES, READS, BURNS, SLEEPS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES };
 
 static struct shared {
     _Atomic int have_id;
@@ -39,6 +39,7 @@ static struct shared {
     struct net_segment_ref board[RANKS];
     _Atomic int todo[RANKS], done[RANKS]; /* enum doing, and how many were done */
     int stacks_off;
+    _Atomic pid_t child;
 } *sh;
 static pid_t pids[RANKS];
 static char small_memory[200]; /* a cgroup for the ranks; "" = none */
@@ -94,7 +95,16 @@ static void do_it(enum doing what, uno_comm *comm)
             _exit(9);
         break;
     case EXITS_3: _exit(3);
-    case LEAVES: exit(0);
+    case FORKS: {
+        pid_t forked = fork();
+        if (forked == 0) {
+            alarm(20);
+            for (;;)
+                pause();
+        }
+        atomic_store(&sh->child, forked);
+        break;
+    }
     case ALLOCATES: {
         volatile char *p = malloc((size_t)1 << 30);
         for (size_t i = 0; p && i < (size_t)1 << 30; i += 4096)
@@ -207,6 +217,8 @@ static void end_rank(int r)
 static int teardown(void **state)
 {
     (void)state;
+    if (atomic_load(&sh->child) > 0)
+        kill(atomic_load(&sh->child), SIGKILL);
     for (int r = 0; r < RANKS; r++)
         end_rank(r);
     peers_free(&w);
@@ -767,6 +779,12 @@ static int setup_saving(void **state)
 {
     return setup_ledger_dir(state) != 0 || start(false) != 0;
 }
+/* As above, but only the keeper saves. */
+static int setup_keeping(void **state)
+{
+    int bad = start(false);
+    return setup_ledger_dir(state) != 0 || bad != 0;
+}
 static int teardown_saving(void **state)
 {
     teardown(state);
@@ -838,6 +856,94 @@ static void death_is_saved(void **state)
     }
 }
 
+/* ---- the keeper: a launcher or a tool that has joined nothing ---------------------------------------------------------------- */
+
+static int decode_all(const void *data, size_t bytes, struct verdict_rank *ranks)
+{
+    int n = 0;
+    for (size_t at = 0, one; at < bytes; at += one) {
+        assert_int_equal(verdict_record_bytes((const char *)data + at, bytes - at, &one), UNO_OK);
+        assert_true(n < RANKS);
+        assert_int_equal(verdict_decode((const char *)data + at, one, &ranks[n++]), UNO_OK);
+    }
+    return n;
+}
+
+static void kept_beyond_the_end(void **state)
+{
+    (void)state;
+    uno_keeper *k;
+    struct verdict_rank ranks[RANKS];
+    void *data;
+    size_t bytes;
+    char path[1100];
+    assert_int_equal(uno_keeper_new(&k), UNO_OK);
+    assert_int_equal(uno_keeper_look(k, getpid()), UNO_ERR_IN_PROGRESS);
+    assert_int_equal(uno_keeper_look(k, 0x3ffffff), UNO_ERR_SYSTEM);
+    assert_int_equal(uno_keeper_save(k, ledger_dir, path, sizeof path), UNO_ERR_IN_PROGRESS);
+    order_all(REDUCES);
+    order(2, READS);
+    assert_int_equal(uno_keeper_look_around(k, pids[1]), UNO_OK);
+    assert_int_equal(uno_keeper_facts(k, 1, &data, &bytes), UNO_OK);
+    free(data);
+    assert_int_equal(uno_keeper_facts(k, 1, &data, &bytes), UNO_OK);
+    assert_int_equal(decode_all(data, bytes, ranks), RANKS);
+    free(data);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].rank, r);
+        assert_int_equal(ranks[r].status, VERDICT_REPORTED);
+        assert_int_equal(ranks[r].reporter, -1);
+        assert_int_equal(comm_named(&ranks[r], "world")->newest, 1);
+        assert_string_equal(ranks[r].process.python, "train.py:212 in step");
+    }
+    assert_non_null(strstr(ranks[2].process.stack, "sleeps_in_a_read"));
+    for (int r = 0; r < RANKS; r++)
+        verdict_rank_free(&ranks[r]);
+
+    for (int r = 0; r < RANKS; r++) /* all at once: nobody of them is left to tell */
+        kill(pids[r], SIGKILL);
+    for (int r = 0; r < RANKS; r++) {
+        int status;
+        waitpid(pids[r], &status, 0);
+        if (r > 0)
+            uno_keeper_ended(k, pids[r], status);
+        pids[r] = 0;
+    }
+    assert_int_equal(uno_keeper_save(k, ledger_dir, path, sizeof path), UNO_OK);
+    assert_int_equal(read_saved(ranks, RANKS), RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].status, VERDICT_DEAD);
+        assert_int_equal(comm_named(&ranks[r], "world")->newest, 1);
+        if (r > 0)
+            assert_int_equal(ranks[r].ended_code, SIGKILL);
+        verdict_rank_free(&ranks[r]);
+    }
+    uno_keeper_free(k);
+}
+
+static void not_to_be_kept(void **state)
+{
+    (void)state;
+    uno_keeper *k;
+    void *data;
+    size_t bytes;
+    assert_int_equal(uno_keeper_new(&k), UNO_OK);
+    order(1, FORKS);
+    assert_true(soon(is_one, &sh->done[1]));
+    assert_int_equal(uno_keeper_look(k, sh->child), UNO_ERR_USAGE);
+    assert_non_null(strstr(uno_last_error(NULL), "forked child"));
+    kill(sh->child, SIGKILL);
+    uno_comm *local;
+    assert_int_equal(uno_comm_init_all(&local, 1, NULL), UNO_OK);
+    assert_int_equal(uno_keeper_look(k, getpid()), UNO_ERR_UNSUPPORTED);
+    assert_int_equal(uno_comm_destroy(local), UNO_OK);
+    assert_int_equal(uno_keeper_facts(k, 0, &data, &bytes), UNO_OK);
+    assert_int_equal(bytes, 0);
+    free(data);
+    uno_keeper_free(k);
+    assert_int_equal(uno_keeper_look(NULL, 1), UNO_ERR_ARG);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -849,6 +955,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_are_ours, setup_ledger_dir, teardown_ledger_dir),
         cmocka_unit_test_setup_teardown(oldest_removed, setup_ledger_dir, teardown_ledger_dir),
         cmocka_unit_test_setup_teardown(death_is_saved, setup_saving, teardown_saving),
+        cmocka_unit_test_setup_teardown(kept_beyond_the_end, setup_keeping, teardown_saving),
+        CASE(not_to_be_kept),
         cmocka_unit_test_setup_teardown(stacks_off, setup_without_stacks, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

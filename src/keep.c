@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keep.c - the public names of the keeper (unisono_watch.h), which lives in src/watch.
+ */
+#include "unisono_watch.h"
+#include "watch/watch.h"
+
+static struct watch_keeper *inner(uno_keeper *k)
+{
+    return (struct watch_keeper *)k;
+}
+
+uno_err uno_keeper_new(uno_keeper **keeper)
+{
+    if (!keeper)
+        return err_set(UNO_ERR_ARG, "uno_keeper_new: keeper is NULL");
+    struct watch_keeper *k = NULL;
+    uno_err err = keeper_new(&k);
+    *keeper = (uno_keeper *)k;
+    return err;
+}
+
+uno_err uno_keeper_look(uno_keeper *keeper, int pid)
+{
+    return keeper ? keeper_look(inner(keeper), pid) : err_set(UNO_ERR_ARG, "uno_keeper_look: keeper is NULL");
+}
+
+uno_err uno_keeper_look_around(uno_keeper *keeper, int pid)
+{
+    return keeper ? keeper_look_around(inner(keeper), pid) : err_set(UNO_ERR_ARG, "uno_keeper_look_around: keeper is NULL");
+}
+
+void uno_keeper_ended(uno_keeper *keeper, int pid, int status)
+{
+    if (keeper)
+        keeper_ended(inner(keeper), pid, status);
+}
+
+uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size_t *bytes)
+{
+    if (!keeper || !data || !bytes)
+        return err_set(UNO_ERR_ARG, "uno_keeper_facts: %s is NULL", !keeper ? "keeper" : data ? "bytes" : "data");
+    return keeper_facts(inner(keeper), look != 0, data, bytes);
+}
+
+uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes)
+{
+    if (!keeper || !dir || !path)
+        return err_set(UNO_ERR_ARG, "uno_keeper_save: %s is NULL", !keeper ? "keeper" : dir ? "path" : "dir");
+    return keeper_save(inner(keeper), dir, path, path_bytes);
+}
+
+void uno_keeper_free(uno_keeper *keeper)
+{
+    keeper_free(inner(keeper));
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_keep.c - a keeper looks at processes of this user that it has joined no job with: the launcher, to hold what they show of
+ * themselves beyond their end; a tool that is asked about a process whose stewards cannot answer. Boards are found among the open
+ * files in /proc/<pid>/fd. One thread uses a keeper; nothing here waits for those who are looked at.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "watch/watch_inner.h"
+#include "watch/watch_save.h"
+
+#define PAGE 4096u             /* a segment's last page proves which one it is */
+#define MOST_RANKS (1 << 20)
+
+/* The processes of one job that are known here, as a watch that has no thread and no connections; rank `size` stands for us. */
+struct kept {
+    struct kept *next;
+    uint64_t job;
+    struct watch w;
+};
+struct watch_keeper { struct kept *jobs; };
+
+uno_err keeper_new(struct watch_keeper **keeper)
+{
+    *keeper = mem_zalloc(sizeof **keeper);
+    return *keeper ? UNO_OK : UNO_ERR_MEMORY;
+}
+
+static void kept_free(struct kept *k)
+{
+    peers_free(&k->w);
+    free(k->w.members);
+    free(k);
+}
+
+void keeper_free(struct watch_keeper *keeper)
+{
+    while (keeper && keeper->jobs) {
+        struct kept *k = keeper->jobs;
+        keeper->jobs = k->next;
+        kept_free(k);
+    }
+    free(keeper);
+}
+
+/* ---- finding boards ------------------------------------------------------------------------------------------------------- */
+
+/* Is descriptor fd of pid a board? Nothing of it is believed before net has mapped and checked it. */
+static bool board_ref(int32_t pid, int32_t fd, struct net_segment_ref *ref)
+{
+    char path[64], link[64] = "";
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)fd);
+    if (readlink(path, link, sizeof link - 1) < 0 || strncmp(link, "/memfd:unisono-board", 20) != 0)
+        return false;
+    int own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *ref = (struct net_segment_ref){.pid = pid, .fd = fd};
+    bool ok = own >= 0 && fstat(own, &st) == 0 && st.st_size > (off_t)PAGE;
+    ref->bytes = ok ? (uint64_t)st.st_size - PAGE : 0;
+    ok = ok && pread(own, ref->token, sizeof ref->token, (off_t)ref->bytes) == (ssize_t)sizeof ref->token;
+    if (own >= 0)
+        close(own);
+    return ok;
+}
+
+static struct kept *kept_of(struct watch_keeper *keeper, uint64_t job, int size)
+{
+    for (struct kept *k = keeper->jobs; k; k = k->next)
+        if (k->job == job && k->w.opt.size == size + 1)
+            return k;
+    struct kept *k = mem_zalloc(sizeof *k);
+    struct watch_member *m = mem_array((size_t)size + 1, sizeof *m);
+    if (!k || !m) {
+        free(k);
+        free(m);
+        return NULL;
+    }
+    for (int r = 0; r <= size; r++)
+        m[r] = (struct watch_member){.process = r, .host = r < size}; /* not of this host until its board is seen */
+    k->job = job;
+    k->w = (struct watch){.opt = {.rank = size, .size = size + 1}, .members = m, .epoll = -1, .ledger_dir = ""};
+    m[size].pid = getpid();
+    if (peers_new(&k->w) != UNO_OK) {
+        free(m);
+        free(k);
+        return NULL;
+    }
+    k->next = keeper->jobs;
+    keeper->jobs = k;
+    return k;
+}
+
+/* Take up a mapped board. */
+static uno_err keep_board(struct watch_keeper *keeper, const struct net_segment_ref *ref, struct board_page *page)
+{
+    int size = page->size, rank = page->rank;
+    if (page->pid != ref->pid)
+        return err_set(UNO_ERR_USAGE, "process %d is a forked child of process %d, which has joined; ask for that one", (int)ref->pid,
+                       (int)page->pid);
+    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
+        return err_set(UNO_ERR_UNSUPPORTED, "all ranks of process %d are its threads, which nobody else can tell apart", (int)ref->pid);
+    struct kept *k = kept_of(keeper, page->job, size);
+    if (!k)
+        return UNO_ERR_MEMORY;
+    struct peer *p = &k->w.peers[rank];
+    struct watch_member *m = &k->w.members[rank];
+    if (p->records.page) {
+        net_segment_unmap(ref); /* known */
+        return UNO_OK;
+    }
+    m->host = 0;
+    m->pid = page->pid;
+    m->start_ticks = page->start_ticks;
+    memcpy(m->hostname, page->hostname, sizeof m->hostname);
+    m->hostname[sizeof m->hostname - 1] = 0;
+    p->eye = (struct process_eye){.pid = m->pid, .start_ticks = m->start_ticks, .pidfd = -1};
+    (void)process_watch(&p->eye);
+    p->records.board = m->board = *ref;
+    p->records.page = page;
+    p->records.oom_kills = page->oom_kills;
+    return UNO_OK;
+}
+
+/* Known: only what is new of it. */
+static bool refresh(struct watch_keeper *keeper, int32_t pid)
+{
+    bool known = false;
+    for (struct kept *k = keeper->jobs; k; k = k->next)
+        for (int r = 0; r < k->w.opt.size - 1; r++)
+            if (k->w.members[r].pid == pid && k->w.peers[r].records.page) {
+                records_refresh(&k->w.peers[r].records);
+                known = true;
+            }
+    return known;
+}
+
+uno_err keeper_look(struct watch_keeper *keeper, int32_t pid)
+{
+    char path[40];
+    if (refresh(keeper, pid))
+        return UNO_OK;
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    if (!d)
+        return access("/proc/self/fd", F_OK) != 0 ? err_sys("nothing is known of process %d: /proc is not there", (int)pid)
+                                                  : err_sys("nothing is known of process %d: %s", (int)pid, path);
+    uno_err err = err_set(UNO_ERR_IN_PROGRESS, "process %d has not joined a job of this library, or has left it", (int)pid);
+    for (struct dirent *e; (e = readdir(d));) {
+        struct net_segment_ref ref;
+        void *base;
+        if (!isdigit((unsigned char)e->d_name[0]) || !board_ref(pid, (int32_t)strtol(e->d_name, NULL, 10), &ref))
+            continue;
+        err = net_segment_map(&ref, &base);
+        if (err != UNO_OK)
+            continue;
+        if (!board_page_check(base, ref.bytes))
+            err = err_set(UNO_ERR_UNSUPPORTED, "process %d uses another version of this library than this program (%d)", (int)pid, UNO_VERSION);
+        else
+            err = keep_board(keeper, &ref, base);
+        if (err != UNO_OK)
+            net_segment_unmap(&ref);
+    }
+    closedir(d);
+    (void)refresh(keeper, pid);
+    return err;
+}
+
+uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid)
+{
+    TRY(keeper_look(keeper, pid));
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int32_t other = (int32_t)strtol(e->d_name, NULL, 10);
+        if (isdigit((unsigned char)e->d_name[0]) && other != pid && other != getpid())
+            (void)keeper_look(keeper, other);
+    }
+    if (d)
+        closedir(d);
+    struct kept **at = &keeper->jobs; /* only the jobs of that process were asked for */
+    while (*at) {
+        struct kept *k = *at;
+        bool in = false;
+        for (int r = 0; r < k->w.opt.size - 1; r++)
+            in = in || (k->w.peers[r].records.page && k->w.members[r].pid == pid);
+        if (in) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        kept_free(k);
+    }
+    return UNO_OK;
+}
+
+/* ---- ends ------------------------------------------------------------------------------------------------------------------- */
+
+/* Had it said goodbye in any of its regions? */
+static bool had_left(const struct records *rec)
+{
+    for (size_t i = 0; i < rec->ncomms; i++) /* acquire: pairs with say_goodbye */
+        if (rec->comms[i].region && atomic_load_explicit(&rec->comms[i].region->goodbye, memory_order_acquire))
+            return true;
+    return false;
+}
+
+void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status)
+{
+    for (struct kept *k = keeper->jobs; k; k = k->next)
+        for (int r = 0; r < k->w.opt.size - 1; r++) {
+            struct peer *p = &k->w.peers[r];
+            if (!p->records.page || k->w.members[r].pid != pid || p->state != PEER_ALIVE)
+                continue;
+            p->records.status_known = true;
+            p->records.status = status;
+            records_ended(&k->w, p);
+            p->state = had_left(&p->records) ? PEER_LEFT : PEER_DEAD;
+        }
+}
+
+static void look_for_ends(struct kept *k)
+{
+    for (int r = 0; r < k->w.opt.size - 1; r++) {
+        struct peer *p = &k->w.peers[r];
+        if (!p->records.page || p->state != PEER_ALIVE || !process_ended(&p->eye))
+            continue;
+        records_ended(&k->w, p);
+        p->state = had_left(&p->records) ? PEER_LEFT : PEER_DEAD;
+    }
+}
+
+/* ---- facts -------------------------------------------------------------------------------------------------------------------- */
+
+static uno_err add_fact(struct kept *k, int rank, unsigned char **data, size_t *bytes)
+{
+    struct verdict_rank r;
+    size_t one = 0;
+    TRY(report_rank(&k->w, rank, REPORT_EVENTS_SAVED, &r));
+    r.host_index = -1; /* hosts are numbered by those who joined */
+    r.reporter = -1;
+    r.size = k->w.opt.size - 1;
+    unsigned char *more = realloc(*data, *bytes + VERDICT_RECORD_LIMIT);
+    uno_err err = more ? UNO_OK : UNO_ERR_MEMORY;
+    if (more)
+        *data = more;
+    if (err == UNO_OK)
+        err = verdict_encode(&r, *data + *bytes, VERDICT_RECORD_LIMIT, &one);
+    *bytes += one;
+    verdict_rank_free(&r);
+    return err;
+}
+
+static uno_err job_facts(struct kept *k, bool look, unsigned char **data, size_t *bytes)
+{
+    look_for_ends(k);
+    if (look) {
+        report_begin(&k->w);
+        while (clock_ns() < report_ready_ns(&k->w))
+            usleep(2000);
+    }
+    for (int r = 0; r < k->w.opt.size - 1; r++)
+        if (k->w.peers[r].records.page)
+            TRY(add_fact(k, r, data, bytes));
+    return UNO_OK;
+}
+
+uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t *bytes)
+{
+    unsigned char *all = NULL;
+    *data = NULL;
+    *bytes = 0;
+    for (struct kept *k = keeper->jobs; k; k = k->next) {
+        uno_err err = job_facts(k, look, &all, bytes);
+        if (err != UNO_OK) {
+            free(all);
+            *bytes = 0;
+            return err;
+        }
+    }
+    *data = all;
+    return UNO_OK;
+}
+
+uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes)
+{
+    uno_err err = err_set(UNO_ERR_IN_PROGRESS, "no process that is kept has joined a job");
+    for (struct kept *k = keeper->jobs; k; k = k->next) {
+        unsigned char *data = NULL;
+        size_t bytes = 0;
+        char name[160], host[64] = "";
+        gethostname(host, sizeof host - 1);
+        for (char *c = host; *c; c++)
+            if (!isalnum((unsigned char)*c) && *c != '-')
+                *c = '_';
+        snprintf(name, sizeof name, "job-%016llx-launcher-%s.facts", (unsigned long long)k->job, host);
+        err = job_facts(k, false, &data, &bytes);
+        if (err == UNO_OK)
+            err = save_file(dir, name, data, bytes, path, path_bytes);
+        free(data);
+        if (err != UNO_OK)
+            return err;
+    }
+    return err;
+}
