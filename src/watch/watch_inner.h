@@ -82,6 +82,7 @@ struct inquiry {
     uint32_t said;            /* number of the last sentence from here */
     int32_t heard_origin;     /* the last one from elsewhere */
     uint32_t heard_number;
+    uint64_t heard_ns;
 };
 struct pair { int32_t a, b; };/* hosts that do not reach each other, as somebody said; a < b */
 

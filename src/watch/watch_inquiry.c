@@ -21,6 +21,7 @@
 #define FORGET_NS 15000000000ull
 #define RECORD_BYTES (64u << 10)
 #define MOST_HOPS 2
+#define LEAST_NS 200000000ull    /* between two sentences from elsewhere */
 
 static const struct watch_member *member(const struct watch *w, const struct peer *p)
 {
@@ -76,9 +77,13 @@ static void heard_sentence(struct watch *w, const struct peer *from, const void 
     if (bytes < sizeof s || bytes >= sizeof s + sizeof text || !w->hub)
         return;
     memcpy(&s, data, sizeof s);
+    uint64_t now = clock_ns();
+    if (now - q->heard_ns < LEAST_NS)
+        return; /* no root says two things at once */
     if ((s.kind != NOTICE_VERDICT && s.kind != NOTICE_GOES_ON) || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
         (q->heard_origin == s.origin && (int32_t)(s.number - q->heard_number) <= 0))
         return;
+    q->heard_ns = now;
     q->heard_origin = s.origin;
     q->heard_number = s.number;
     size_t len = bytes - sizeof s;

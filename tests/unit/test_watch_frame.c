@@ -51,6 +51,13 @@ static struct watch *start(void)
     return w;
 }
 
+static void say_message(struct watch *w, int from, uint8_t kind, uint32_t id, const void *data, uint32_t bytes)
+{
+    unsigned char buf[PART_HEADER_BYTES + PART_BYTES];
+    struct part p = {.message = kind, .id = id, .total = bytes, .bytes = bytes, .data = data};
+    watch_on_control(w, from, buf, part_write(&p, buf));
+}
+
 static void say_part(struct watch *w, uint32_t id, uint32_t total, uint32_t offset, uint32_t bytes, const void *data)
 {
     unsigned char buf[PART_HEADER_BYTES + PART_BYTES + 8];
@@ -166,10 +173,66 @@ static void random_bytes_do_no_harm(void **state)
     watch_stop(w);
 }
 
+/* Messages of the stewards' own kinds: stalls, inquiries, reports, verdicts, cuts, of any content. */
+static void nonsense_between_stewards_does_no_harm(void **state)
+{
+    (void)state;
+    struct watch *w = start();
+    struct rng r;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    rng_seed(&r, seed);
+    for (uint32_t i = 0; i < 20000; i++) {
+        unsigned char data[3000];
+        uint32_t n = (uint32_t)(i % 8 ? rng_below(&r, 40) : rng_below(&r, sizeof data));
+        for (uint32_t k = 0; k < n; k++)
+            data[k] = (unsigned char)(i % 3 ? rng_next(&r) : rng_below(&r, 3));
+        say_message(w, 1, (uint8_t)rng_below(&r, WATCH_MESSAGE_FIRST), i, data, n);
+        if (i % 50 == 0)
+            watch_stalled(w); /* so that inquiries run meanwhile */
+    }
+    say_message(w, 1, WATCH_MESSAGE_ASK, 1, "end", 3);
+    for (int i = 0; i < 20000 && !got.messages; i++)
+        usleep(500);
+    assert_int_equal(got.messages, 1);
+    watch_resumed(w);
+    watch_stop(w);
+}
+
+/* What a terminal would obey does not reach it. */
+static void a_verdict_from_elsewhere_is_printed_clean(void **state)
+{
+    (void)state;
+    char line[2048] = "";
+    FILE *log = tmpfile();
+    log_configure(LOG_WARN, LOG_ALL_TOPICS, "", log);
+    struct watch *w = start();
+    struct { int32_t kind, origin; uint32_t number, zero; uint64_t comm_id; char text[64]; } v = {1, 1, 1, 0, 77, "rank 3 is \033[31mstopped"};
+    say_message(w, 1, 7, 1, &v, (uint32_t)(24 + strlen(v.text)));
+    say_message(w, 1, 7, 2, &v, (uint32_t)(24 + strlen(v.text))); /* heard before */
+    v.number = 2;
+    v.origin = 0; /* ours */
+    say_message(w, 1, 7, 3, &v, (uint32_t)(24 + strlen(v.text)));
+    v.origin = 1;
+    v.kind = 99;
+    say_message(w, 1, 7, 4, &v, (uint32_t)(24 + strlen(v.text)));
+    say_message(w, 1, WATCH_MESSAGE_ASK, 5, "end", 3);
+    for (int i = 0; i < 20000 && !got.messages; i++)
+        usleep(500);
+    watch_stop(w);
+    log_configure(LOG_WARN, LOG_ALL_TOPICS, "", NULL);
+    rewind(log);
+    assert_non_null(fgets(line, sizeof line, log));
+    assert_string_equal(line, "unisono: rank 3 is ?[31mstopped\n");
+    assert_null(fgets(line, sizeof line, log));
+    fclose(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_are_read_as_written), cmocka_unit_test(long_messages_arrive_whole),
-        cmocka_unit_test(liars_are_not_believed), cmocka_unit_test(random_bytes_do_no_harm)};
+        cmocka_unit_test(liars_are_not_believed), cmocka_unit_test(random_bytes_do_no_harm),
+        cmocka_unit_test(nonsense_between_stewards_does_no_harm), cmocka_unit_test(a_verdict_from_elsewhere_is_printed_clean)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
