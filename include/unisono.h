@@ -230,7 +230,8 @@ UNO_API uno_err uno_group_end(void) UNO_MUST_CHECK;
  *   reduce_scatter, scatter:       recv == send + r * count elements (scatter: on the root)
  * Any other overlap is UNO_ERR_ARG. Reductions run in one fixed order: every rank gets the same bits, run after run.
  * Errors of all of them: UNO_ERR_ARG, UNO_ERR_TYPE, UNO_ERR_USAGE (call not made); UNO_ERR_MISMATCH, UNO_ERR_TIMEOUT,
- * UNO_ERR_PEER_DEAD, UNO_ERR_ABORTED, UNO_ERR_UNREACHABLE (the communicator has failed, outputs are undefined). */
+ * UNO_ERR_PEER_DEAD, UNO_ERR_ABORTED, UNO_ERR_UNREACHABLE, UNO_ERR_MEMORY (the communicator has failed, for the others made
+ * the call, too; outputs are undefined). */
 
 /* recv[i] = op over ranks of send[i]; send, recv: count elements. */
 UNO_API uno_err uno_all_reduce(const void *send, void *recv, size_t count, uno_type type, uno_op op,
