@@ -131,8 +131,19 @@ static void find_dead(struct judge *j)
 
 /* ---- circles ------------------------------------------------------------------------------------------------------------------ */
 
+/* A circle is told from its first send or receive on, for that is what is wrong. */
+static void turn_to_message(struct wait **cycle, int n)
+{
+    for (int turns = 0; turns < n && !cycle[0]->p2p; turns++) {
+        struct wait *first = cycle[0];
+        memmove(cycle, cycle + 1, (size_t)(n - 1) * sizeof *cycle);
+        cycle[n - 1] = first;
+    }
+}
+
 static void add_cycle(struct judge *j, struct wait **cycle, int n, int32_t *list)
 {
+    turn_to_message(cycle, n);
     bool messages = false;
     uint64_t since = 0;
     for (int i = 0; i < n; i++) {

@@ -243,6 +243,8 @@ void say_unmatched(struct out *o, struct judge *j, const struct fault *x)
             say(o, "crossed sends: ");
         else if (crossed && !sends(x->cycle[0]->p2p) && !sends(x->cycle[1]->p2p))
             say(o, "both receive first: ");
+        else if (!crossed)
+            say(o, sends(x->cycle[0]->p2p) ? "send without receive: " : "receive without send: ");
         say_circle(o, j, x);
         for (int i = 0; i < x->ncycle; i++)
             if (x->cycle[i]->p2p) {
