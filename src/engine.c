@@ -478,7 +478,7 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
 
 static void walk_soon(uno_comm *c)
 {
-    bool moved;
+    bool moved = false;
     for (int i = 0; i < SOON_POLLS; i++) {
         uno_err err = exec_poll(c->run, &moved);
         if (err == UNO_ERR_IN_PROGRESS) {

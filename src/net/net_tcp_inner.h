@@ -247,7 +247,7 @@ struct tcp_event {                       /* waits for the service thread */
 
 /* Counted for reports and tests. */
 struct tcp_counts {
-    _Atomic uint64_t accepted, refused, violations, duplicates, resent, paths_lost, path_bytes_out, writes, reads;
+    _Atomic uint64_t accepted, refused, violations, stale /* slices for ends that are gone, of an old epoch perhaps */, duplicates, resent, paths_lost, path_bytes_out, writes, reads;
 };
 
 struct net_proc {

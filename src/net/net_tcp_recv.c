@@ -102,8 +102,10 @@ static bool begin_slice(struct tcp_path *path, const struct tcp_frame *f)
     if (!slice_is_sane(f))
         return false;
     struct tcp_end *t = end_find(p, f, false);
-    if (!t || !t->now)
-        return true; /* of a communicator that is gone */
+    if (!t || !t->now) { /* of a communicator that is gone */
+        atomic_fetch_add_explicit(&p->counts.stale, 1, memory_order_relaxed);
+        return true;
+    }
     if (t->link != path->link)
         return false;
     uint32_t released = atomic_load_explicit(&t->released, memory_order_relaxed);

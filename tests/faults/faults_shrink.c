@@ -584,6 +584,62 @@ static void minority_judge(const int *statuses)
     expect(2, UNO_ERR_UNREACHABLE, "rank 0 (pid", 3.0);
 }
 
+/* The last rank dies while the others are in a call that needs it, or might. All return; afterwards what is left works. */
+enum { IN_SPLIT, IN_FINALIZE, IN_DESTROY, IN_SHRINK };
+
+static void dies_rank(int rank)
+{
+    int last = now_case->ranks - 1;
+    uno_comm *c = join(rank, SHRINK_S), *spare = NULL, *n = NULL;
+    CHECK(uno_comm_dup(c, &spare, NULL) == UNO_OK, "dup: %s", uno_last_error(c));
+    rounds(c, 10);
+    rounds(spare, 5);
+    set_stage(rank, 1);
+    wait_all_stages(-1, 1);
+    if (rank == last) {
+        atomic_store(&sh->mark_ns, clock_ns());
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        raise(SIGKILL);
+    }
+    if (now_case->arg == IN_SPLIT) {
+        uno_err err = uno_comm_split(c, rank % 2, 0, &n, NULL);
+        CHECK(err == UNO_ERR_PEER_DEAD, "split: %s %s", uno_err_name(err), uno_last_error(c));
+    } else if (now_case->arg == IN_FINALIZE) {
+        uno_stream *s = NULL;
+        int32_t x = rank, y = 0;
+        CHECK(uno_stream_create(&s) == UNO_OK && uno_all_reduce(&x, &y, 1, UNO_INT32, UNO_SUM, c, s) == UNO_OK, "issue: %s", uno_last_error(c));
+        uno_err err = uno_comm_finalize(c); /* waits for what was issued */
+        CHECK(err == UNO_ERR_PEER_DEAD || err == UNO_OK, "finalize: %s", uno_err_name(err));
+        CHECK(uno_stream_destroy(s) == UNO_ERR_PEER_DEAD, "the stream ended well without rank %d", last);
+    } else if (now_case->arg == IN_DESTROY) {
+        destroy(c);
+        c = NULL;
+    } else {
+        uno_err err = uno_comm_shrink(c, NULL, 0, &n, NULL); /* waits for the rank that dies */
+        CHECK(err == UNO_OK && uno_comm_size(n) == last, "shrink: %s %s", uno_err_name(err), uno_last_error(c));
+    }
+    note(rank, UNO_OK, NULL);
+    uno_err err = UNO_OK;
+    while (err == UNO_OK)
+        err = uno_barrier(spare, NULL);
+    CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(spare));
+    uno_comm *rest = shrunk(spare, last, rank);
+    rounds(rest, 50);
+    destroy(rest);
+    destroy(spare);
+    if (now_case->arg == IN_SHRINK)
+        destroy(n);
+    if (c)
+        destroy(c);
+}
+
+static void dies_judge(const int *statuses)
+{
+    last_killed_judge(statuses);
+    for (int r = 0; r < now_case->ranks - 1; r++)
+        expect(r, UNO_OK, NULL, 2.5);
+}
+
 const struct fault_case fault_cases_shrink[] = {
     {"shrink_killed_2", 2, ANY, 60, killed_rank, killed_judge, killed_during, 0, 0},
     {"shrink_killed_3", 3, ANY, 60, killed_rank, killed_judge, killed_during, 0, 0},
@@ -616,6 +672,10 @@ const struct fault_case fault_cases_shrink[] = {
     {"shrink_several", 4, ANY, 60, several_rank, last_killed_judge, NULL, 0, 0},
     {"shrink_threads", 1, ONCE, 60, threads_rank, NULL, NULL, QUIET, 0},
     {"shrink_aborted", 3, ANY, 30, aborted_rank, aborted_judge, NULL, 0, 0},
+    {"shrink_dies_split", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_SPLIT},
+    {"shrink_dies_finalize", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_FINALIZE},
+    {"shrink_dies_destroy", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_DESTROY},
+    {"shrink_dies_shrink", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_SHRINK},
     {"shrink_minority", 3, ANY, 30, minority_rank, minority_judge, minority_during, 0, 0},
     {0},
 };

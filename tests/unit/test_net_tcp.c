@@ -609,6 +609,29 @@ static void liars_lose_their_link(void **state)
     }
 }
 
+/* A slice of a communicator that was shrunk away: read, dropped, counted; the link goes on. */
+static void an_old_epoch_is_counted(void **state)
+{
+    static const char payload[8] = {0};
+    struct net_link *l;
+    int fd = insider(&A, "right", 7, 50, 0, UNO_OK);
+    uint64_t end = clock_ns() + LIMIT_NS, stale = atomic_load(&A.p->counts.stale), violations = atomic_load(&A.p->counts.violations);
+    while ((!(l = link_find(A.p, 50, false)) || !l->npaths) && clock_ns() < end)
+        net_progress(A.p);
+    assert_non_null(l);
+    struct tcp_frame f = {.magic = TCP_MAGIC, .type = TCP_DATA, .comm_id = 99, .source = 50, .number = 1, .bytes = 8, .length = 8,
+                          .shape_no = 1};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sock_send_all(fd, &f, sizeof f, clock_after(1)), UNO_OK);
+        assert_int_equal(sock_send_all(fd, payload, sizeof payload, clock_after(1)), UNO_OK);
+    }
+    while (atomic_load(&A.p->counts.stale) < stale + 2 && clock_ns() < end)
+        net_progress(A.p);
+    assert_int_equal(atomic_load(&A.p->counts.stale), stale + 2);
+    assert_int_equal(atomic_load(&A.p->counts.violations), violations);
+    close(fd);
+}
+
 /* Random bytes and mutated frames from an authenticated peer: an error or nothing, never a crash. */
 static void authenticated_noise_is_survived(void **state)
 {
@@ -831,7 +854,7 @@ int main(void)
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
         CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
         CASE(goodbye_is_clean), CASE(an_end_without_goodbye_is_told_apart), CASE(strangers_do_no_harm),
-        CASE(the_wrong_secret_is_refused), CASE(liars_lose_their_link), CASE(authenticated_noise_is_survived), CASE(ipv6_alone_will_do),
+        CASE(the_wrong_secret_is_refused), CASE(liars_lose_their_link), CASE(an_old_epoch_is_counted), CASE(authenticated_noise_is_survived), CASE(ipv6_alone_will_do),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
         CASE(callers_and_service_threads_share)};
     cmocka_set_test_filter(getenv("UNISONO_TEST")); /* one by name; NULL = all */
