@@ -8,15 +8,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__has_attribute)
-#if __has_attribute(no_sanitize_thread)
-#define SEQLOCK_READER __attribute__((no_sanitize_thread))
-#endif
-#endif
-#ifndef SEQLOCK_READER
-#define SEQLOCK_READER
-#endif
-
 /* A sequence lock with the event's number as the sequence. If any field copied here is of a newer event, the fence pairs with
  * the release fence in ledger_begin and the second look sees 0 or that newer number. A number never returns to a place. The
  * thread sanitizer knows no such protocol. State, end_ns and waits_for change later without the number: each is one word. */

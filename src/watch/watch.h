@@ -12,6 +12,16 @@
 #include "base/base.h"
 #include "net/net.h"
 
+/* For readers of what another thread may be writing, who look twice: the thread sanitizer knows no such protocol. */
+#if defined(__has_attribute)
+#if __has_attribute(no_sanitize_thread)
+#define SEQLOCK_READER __attribute__((no_sanitize_thread))
+#endif
+#endif
+#ifndef SEQLOCK_READER
+#define SEQLOCK_READER
+#endif
+
 /* ---- ledger ------------------------------------------------------------------------------------------- */
 enum ledger_state { LEDGER_RUNNING = 1, LEDGER_DONE = 2, LEDGER_FAILED = 3 };
 struct ledger_event {                 /* 64 bytes, one line */

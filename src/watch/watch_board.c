@@ -60,17 +60,41 @@ static void write_modules(struct board_page *p)
     notes_end(&p->modules_seq);
 }
 
-char *board_site(const struct board_page *p, uint64_t address, char *buf, size_t buf_bytes)
+/* true: some module holds it. */
+SEQLOCK_READER static bool find_module(const struct board_page *p, uint64_t address, struct board_module *found)
 {
     uint32_t n = MIN(p->nmodules, (uint32_t)BOARD_MODULES);
     for (uint32_t i = 0; i < n; i++) {
         const struct board_module *m = &p->modules[i];
-        if (address >= m->start && address < m->end) {
-            snprintf(buf, buf_bytes, "%.39s+0x%llx", m->name, (unsigned long long)(address - m->start + m->offset));
-            return buf;
-        }
+        if (address < m->start || address >= m->end)
+            continue;
+        found->start = m->start;
+        found->offset = m->offset;
+        for (size_t b = 0; b < sizeof found->name; b++)
+            found->name[b] = ((const volatile char *)m->name)[b];
+        found->name[sizeof found->name - 1] = 0;
+        return true;
     }
+    return false;
+}
+
+char *board_site(const struct board_page *p, uint64_t address, char *buf, size_t buf_bytes)
+{
+    enum { TRIES = 100 };
     snprintf(buf, buf_bytes, "0x%llx", (unsigned long long)address);
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t before = atomic_load_explicit(&p->modules_seq, memory_order_acquire); /* pairs with the release in notes_end */
+        struct board_module m;
+        if (before & 1)
+            continue;
+        bool found = find_module(p, address, &m);
+        atomic_thread_fence(memory_order_acquire); /* pairs with the release fence in notes_begin */
+        if (atomic_load_explicit(&p->modules_seq, memory_order_relaxed) != before)
+            continue;
+        if (found)
+            snprintf(buf, buf_bytes, "%s+0x%llx", m.name, (unsigned long long)(address - m.start + m.offset));
+        break;
+    }
     return buf;
 }
 
@@ -191,7 +215,7 @@ bool board_page_check(const struct board_page *p, uint64_t bytes)
     return bytes >= sizeof *p && p->magic == BOARD_MAGIC && p->version == UNO_VERSION && p->bytes == sizeof *p;
 }
 
-void board_position_read(const struct board_page *p, char *buf, size_t buf_bytes, uint64_t *since_ns)
+SEQLOCK_READER void board_position_read(const struct board_page *p, char *buf, size_t buf_bytes, uint64_t *since_ns)
 {
     enum { TRIES = 100 };
     for (int i = 0; i < TRIES; i++) {
@@ -199,7 +223,8 @@ void board_position_read(const struct board_page *p, char *buf, size_t buf_bytes
         if (before & 1)
             continue;
         char copy[BOARD_POSITION_BYTES];
-        memcpy(copy, p->position, sizeof copy);
+        for (size_t b = 0; b < sizeof copy; b++)
+            copy[b] = ((const volatile char *)p->position)[b];
         *since_ns = p->position_ns;
         atomic_thread_fence(memory_order_acquire);
         if (atomic_load_explicit(&p->position_seq, memory_order_relaxed) != before)

@@ -244,7 +244,7 @@ void records_ended(struct watch *w, struct peer *p)
 /* ---- a look ------------------------------------------------------------------------------------------------------------------ */
 
 /* The thread that waits in our calls, or did last, as the process's communicators tell; 0 = none did. */
-static int32_t calling_thread(const struct records *rec)
+SEQLOCK_READER static int32_t calling_thread(const struct records *rec)
 {
     int32_t tid = 0;
     uint64_t newest = 0;
