@@ -66,6 +66,7 @@ struct inquiry {
     uint64_t stall_ns;        /* somebody was last said to be stalled; 0 = never */
     uint64_t own_stall_ns;    /* ... on this host */
     bool resumed;             /* somebody who was stalled went on */
+    uint64_t resumed_ns;      /* first seen then */
     uint64_t tell_root_ns;    /* not before */
     struct owed owed[4];
     /* as the root */

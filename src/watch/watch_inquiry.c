@@ -308,8 +308,9 @@ static void look_whether_it_goes_on(struct watch *w, uint64_t now)
     if (!q->told || now - q->stall_ns < GOES_ON_NS)
         return;
     if (q->resumed && q->told_fault) {
+        uint64_t end_ns = MAX(q->stall_ns, q->resumed_ns);
         snprintf(text, sizeof text, "goes on after %s (the last verdict was: %s)",
-                 verdict_age_text(age, sizeof age, q->stall_ns - MIN(q->told_since_ns, q->stall_ns)), q->told_kind);
+                 verdict_age_text(age, sizeof age, end_ns - MIN(q->told_since_ns, end_ns)), q->told_kind);
         say(w, NOTICE_GOES_ON, 0, text);
     }
     if (q->resumed || now - q->stall_ns > FORGET_NS)
@@ -317,6 +318,13 @@ static void look_whether_it_goes_on(struct watch *w, uint64_t now)
 }
 
 /* ---- from the other stewards, and the clock ------------------------------------------------------------------------------------ */
+
+static void note_resumed(struct inquiry *q)
+{
+    if (!q->resumed)
+        q->resumed_ns = clock_ns();
+    q->resumed = true;
+}
 
 static void tell_root(struct watch *w, uint8_t kind, uint8_t hops)
 {
@@ -336,7 +344,7 @@ void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const voi
         if (root_host(w) == w->own_host && kind == MESSAGE_STALL)
             q->stall_ns = clock_ns();
         else if (root_host(w) == w->own_host)
-            q->resumed = true;
+            note_resumed(q);
         else if (hops < MOST_HOPS)
             tell_root(w, kind, (uint8_t)(hops + 1));
         break;
@@ -356,7 +364,7 @@ void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *pa
     if (stalled != p->stalled)
         q->own_stall_ns = q->stall_ns = now;
     if (resumed != p->resumed && w->hub) {
-        q->resumed = true;
+        note_resumed(q);
         tell_root(w, MESSAGE_RESUMED, 0);
     }
     p->stalled = stalled;

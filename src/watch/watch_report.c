@@ -383,7 +383,7 @@ static void fill_process(struct watch *w, struct peer *p, struct verdict_process
     proc_look_end(&rec->look, v);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
     if (v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED || v->run == VERDICT_RUN_FROZEN)
-        v->run_since_ns = rec->state_since_ns;
+        v->run_since_ns = p->mute ? MIN(rec->state_since_ns, p->beat_ns + w->tick_step_ns) : rec->state_since_ns;
     if (!rec->page)
         return;
     v->in_library = waits_inside(rec);

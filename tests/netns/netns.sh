@@ -160,7 +160,7 @@ stall)
     kill -STOP "$stopped"
     for r in 0 2 4; do
         condition 10 "rank $r does not say who is stopped" \
-            grep -q "^unisono: rank $r: .*is stuck for [0-9.]* s: rank 3 (pid $stopped on [^ ]*) is stopped" "$dir/err"
+            grep -q "^unisono: rank $r: .*is stuck for [0-9.]* s: rank 3 (pid $stopped on [^)]*).* is stopped" "$dir/err"
     done
     kill -CONT "$stopped"
     for r in 0 2 4; do condition 10 "rank $r does not say that it goes on" grep -q "^unisono: rank $r: goes on after [0-9.]* s" "$dir/err"; done
