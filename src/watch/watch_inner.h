@@ -78,7 +78,9 @@ struct inquiry {
     uint64_t deadline_ns, next_ns, step_ns;
     struct verdict_facts facts; /* while it runs */
     bool told, told_fault;
-    uint64_t told_identity, told_since_ns;
+    uint64_t told_identity[8]; /* what was said since things last went on: facts that take turns are not repeated */
+    int ntold;
+    uint64_t told_since_ns;
     char told_kind[32];
     uint32_t said;            /* number of the last sentence from here */
     int32_t heard_origin;     /* the last one from elsewhere */

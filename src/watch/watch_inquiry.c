@@ -266,14 +266,23 @@ static void tell(struct watch *w, const struct verdict *v, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
     char text[NOTICE_TEXT_BYTES];
+    q->told_fault = v->fault || (q->told && q->told_fault);
+    if (!q->told)
+        q->told_since_ns = now - MIN(v->age_ns, now);
     q->told = true;
-    q->told_fault = v->fault;
-    q->told_identity = v->identity;
-    q->told_since_ns = now - MIN(v->age_ns, now);
+    q->told_identity[q->ntold++] = v->identity;
     q->resumed = false;
     snprintf(q->told_kind, sizeof q->told_kind, "%s", verdict_kind_name(v->kind));
-    snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? "; " : "", v->what_next);
+    snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? ". What to do: " : "", v->what_next);
     say(w, NOTICE_VERDICT, v->comm_id, text);
+}
+
+static bool is_news(const struct inquiry *q, const struct verdict *v)
+{
+    bool said = q->ntold == (int)ARRAY_LEN(q->told_identity);
+    for (int i = 0; i < q->ntold; i++)
+        said = said || q->told_identity[i] == v->identity;
+    return v->kind != VERDICT_KIND_NONE && !said;
 }
 
 static void judge(struct watch *w, uint64_t now)
@@ -288,7 +297,7 @@ static void judge(struct watch *w, uint64_t now)
     uno_err err = verdict_judge(&q->facts, &v);
     verdict_facts_free(&q->facts);
     q->state = INQUIRY_IDLE;
-    bool news = err == UNO_OK && v.kind != VERDICT_KIND_NONE && (!q->told || v.identity != q->told_identity);
+    bool news = err == UNO_OK && is_news(q, &v);
     q->step_ns = news ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
     q->next_ns = now + (err == UNO_OK && v.kind == VERDICT_KIND_NONE ? AGAIN_NS : q->step_ns);
     if (err != UNO_OK)
@@ -313,8 +322,10 @@ static void look_whether_it_goes_on(struct watch *w, uint64_t now)
                  verdict_age_text(age, sizeof age, end_ns - MIN(q->told_since_ns, end_ns)), q->told_kind);
         say(w, NOTICE_GOES_ON, 0, text);
     }
-    if (q->resumed || now - q->stall_ns > FORGET_NS)
+    if (q->resumed || now - q->stall_ns > FORGET_NS) {
         q->told = q->resumed = false;
+        q->ntold = 0;
+    }
 }
 
 /* ---- from the other stewards, and the clock ------------------------------------------------------------------------------------ */
