@@ -30,6 +30,9 @@
 #define VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
 #define EACH(i, n) VECTOR_LOOP for (size_t i = 0; i < (n); i++)
+/* The way into and out of a vector loop takes longer than a few elements. */
+#define FEW 4
+#define NOT_VECTORISED __asm__ volatile("") /* in a loop: keeps it as it is written */
 
 #define BLOCK_BYTES 4096 /* partial results at a time: they stay in the first-level cache with room for the operands */
 
@@ -281,6 +284,27 @@ static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->s
         }                                                                                                               \
         EACH(i, len) r[i] = finish(combine(acc[i], last[i]));                                                           \
     }                                                                                                                   \
+    static NOINLINE void name##_pair(T *r, const T *a, const T *b, size_t n)                                            \
+    {                                                                                                                   \
+        if (n > FEW) {                                                                                                  \
+            EACH(i, n) r[i] = finish(combine(a[i], b[i]));                                                              \
+            return;                                                                                                     \
+        }                                                                                                               \
+        for (size_t i = 0; i < n; i++) {                                                                                \
+            NOT_VECTORISED;                                                                                             \
+            r[i] = finish(combine(a[i], b[i]));                                                                         \
+        }                                                                                                               \
+    }                                                                                                                   \
+    static NOINLINE void name##_blocks(T *r, const void *const *operands, int n, size_t from, size_t count,             \
+                                      const struct reduce_scale *scale)                                                 \
+    {                                                                                                                   \
+        const size_t block = BLOCK_BYTES / sizeof(T);                                                                   \
+        for (size_t at = 0; at < count; at += block)                                                                    \
+            if (scale)                                                                                                  \
+                name##_scaled(r + at, operands, n, from + at, MIN(block, count - at), scale);                           \
+            else                                                                                                        \
+                name##_many(r + at, operands, n, from + at, MIN(block, count - at));                                    \
+    }                                                                                                                   \
     static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
                             const struct reduce_scale *scale)                                                           \
     {                                                                                                                   \
@@ -288,19 +312,14 @@ static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->s
         const T *a = (const T *)operands[0] + from, *b = (const T *)operands[n > 1] + from;                             \
         bool scales = (SCALES) && wants_scale(scale);                                                                   \
         if (n == 2 && !scales) {                                                                                        \
-            EACH(i, count) r[i] = finish(combine(a[i], b[i]));                                                          \
+            name##_pair(r, a, b, count);                                                                                \
             return;                                                                                                     \
         }                                                                                                               \
         if (n == 1 && !scales) {                                                                                        \
             EACH(i, count) r[i] = finish(a[i]);                                                                         \
             return;                                                                                                     \
         }                                                                                                               \
-        const size_t block = BLOCK_BYTES / sizeof(T);                                                                   \
-        for (size_t at = 0; at < count; at += block)                                                                    \
-            if (scales)                                                                                                 \
-                name##_scaled(r + at, operands, n, from + at, MIN(block, count - at), scale);                           \
-            else                                                                                                        \
-                name##_many(r + at, operands, n, from + at, MIN(block, count - at));                                    \
+        name##_blocks(r, operands, n, from, count, scales ? scale : NULL);                                              \
     }                                                                                                                   \
     KERNEL_ENTRY(name, T)
 
