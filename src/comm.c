@@ -122,7 +122,7 @@ struct extents call_extents(const uno_comm *c, const struct request *req)
 }
 
 /* Walk lock held: is this the last request once more, with buffers that are right? Then all that is known of it stays true. */
-static bool repeats(struct op *op)
+static inline bool repeats(struct op *op)
 {
     const struct cached *last = op->comm->last;
     if (!last || last->req.coll != op->req.coll || last->req.type != op->req.type || last->req.op != op->req.op ||
@@ -137,7 +137,7 @@ static bool repeats(struct op *op)
     return true;
 }
 
-static uno_err check_collective(const char *call, struct op *op)
+static NOINLINE uno_err check_collective(const char *call, struct op *op)
 {
     uno_comm *c = op->comm;
     struct layout l = layout_of(op->req.coll, c->size);
@@ -157,15 +157,15 @@ static uno_err check_collective(const char *call, struct op *op)
     return check_overlap(call, op->send, x.send_bytes, op->recv, x.recv_bytes, in_place);
 }
 
-static uno_err collective(const char *call, struct op *op)
+static inline uno_err collective(const char *call, struct op *op)
 {
-    TRY(engine_enter(op));
+    TRY(call_enter(op));
     uno_err err = UNO_OK;
     if (!op->walks || !repeats(op))
         err = check_collective(call, op);
     if (err == UNO_OK)
         err = engine_issue(op);
-    return engine_leave(op, err);
+    return call_leave(op, err);
 }
 
 #define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT)                                               \
@@ -267,8 +267,8 @@ uno_err uno_all_gather_v(const void *send, void *recv, const size_t *counts, con
 {
     struct op op = {.comm = comm, .req = {.coll = UNO_ALL_GATHER_V, .type = type, .counts = counts, .displs = displs},
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(engine_enter(&op));
-    return engine_leave(&op, v_collective("uno_all_gather_v", &op, true));
+    TRY(call_enter(&op));
+    return call_leave(&op, v_collective("uno_all_gather_v", &op, true));
 }
 
 uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts, const size_t *displs, uno_type type, uno_op op_,
@@ -277,8 +277,8 @@ uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts,
     struct op op = {.comm = comm,
                     .req = {.coll = UNO_REDUCE_SCATTER_V, .type = type, .op = (int)op_, .counts = counts, .displs = displs},
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(engine_enter(&op));
-    return engine_leave(&op, v_collective("uno_reduce_scatter_v", &op, false));
+    TRY(call_enter(&op));
+    return call_leave(&op, v_collective("uno_reduce_scatter_v", &op, false));
 }
 
 static uno_err check_all_to_all_v(struct op *op)
@@ -302,9 +302,9 @@ uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size
                     .req = {.coll = UNO_ALL_TO_ALL_V, .type = type, .counts = send_counts, .displs = send_displs},
                     .recv_counts = recv_counts, .recv_displs = recv_displs,
                     .send = send, .recv = recv, .call_site = CALL_SITE, .stream = stream};
-    TRY(engine_enter(&op));
+    TRY(call_enter(&op));
     uno_err err = check_all_to_all_v(&op);
-    return engine_leave(&op, err == UNO_OK ? engine_issue(&op) : err);
+    return call_leave(&op, err == UNO_OK ? engine_issue(&op) : err);
 }
 
 /* ---- point to point ------------------------------------------------------------------------------------------------------ */

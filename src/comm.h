@@ -60,6 +60,7 @@ struct cached {
     struct exec_program *program;
     size_t run_bytes;             /* of its exec_op */
     bool small;
+    struct ledger_fields fields;
     uint64_t hash;                /* of what all ranks must agree on */
 };
 
@@ -79,7 +80,7 @@ struct op {
     _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
     uno_err err;
     const struct cached *cached;  /* the request is the last one of the communicator; NULL: to be looked up */
-    bool walks;                   /* came in alone: its caller holds the walk lock from engine_enter to engine_leave */
+    bool walks;                   /* came in alone: its caller holds the walk lock from call_enter to call_leave */
     bool heap;                    /* freed when done */
     bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
@@ -158,6 +159,7 @@ struct uno_comm {
     uint64_t chain;               /* chained signature */
     struct op *current;           /* running collective, or NULL */
     struct exec_op *run;          /* its state */
+    uint64_t started_ns;          /* when the last one began, for a clock of milliseconds */
     size_t run_bytes;
     struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
@@ -214,13 +216,9 @@ static inline void walk_leave(uno_comm *comm)
     atomic_store_explicit(&comm->walk.held, 0, memory_order_release); /* pairs with the acquire in walk_try */
 }
 void walk_wait(uno_comm *comm);          /* until walk_try succeeds */
-/* A call begins: is its communicator usable? A call that is the only one takes the walk lock and keeps it, any other is counted
- * as comm_enter does. `call` is filled by comm.c, on its stack. */
-uno_err engine_enter(struct op *call);
-/* Run a call that has entered: to its end here, or note a copy in the open group, or queue a copy on its stream. */
+/* Run a call that has entered (call_enter): to its end here, or note a copy in the open group, or queue a copy on its stream.
+ * `call` is filled by comm.c, on its stack. */
 uno_err engine_issue(struct op *call);
-/* The call ends with err. Keeps the sentence on error. */
-uno_err engine_leave(struct op *call, uno_err err);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
 /* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
@@ -298,6 +296,45 @@ void stall_over(uno_comm *comm, bool well);          /* walk lock held, stall.sa
 void stall_verdict(uno_comm *comm, const char *text);/* any thread; NULL: things go on */
 bool stall_reason(uno_comm *comm, char *buf, size_t buf_bytes); /* walk lock held: the verdict on the wait that goes on now */
 
+/* ---- small answers, inline ---------------------------------------------------------------------------------------------- */
+extern _Atomic uint32_t process_forks;               /* forks this process is the child of; written where there is one thread */
+static inline uint32_t fork_generation(void) { return atomic_load_explicit(&process_forks, memory_order_relaxed); }
+extern _Atomic int groups_open;          /* by any thread; relaxed: a thread sees its own */
+bool group_open_here(void);
+static inline bool group_open(void) { return atomic_load_explicit(&groups_open, memory_order_relaxed) != 0 && group_open_here(); }
+
+/* ---- the way in and out of a call that may run at once ------------------------------------------------------------------- */
+/* Walk lock held: does nothing stand against running a call? What does, comm_enter or the queue says. */
+static inline bool walk_clear(uno_comm *c)
+{
+    return !c->current && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&c->finalized, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK &&
+           atomic_load_explicit(&c->region->abort_code, memory_order_relaxed) == 0;
+}
+/* A call that is the only one takes the walk lock and keeps it until call_leave. That counts it in: who destroys takes the lock
+ * after setting finalized. Any other call is counted by comm_enter. */
+static inline uno_err call_enter(struct op *call)
+{
+    uno_comm *c = call->comm;
+    if (__builtin_expect(c && c->magic == COMM_MAGIC && c->fork_generation == fork_generation() && !call->stream && !group_open() &&
+                         walk_try(c), 1)) {
+        if (__builtin_expect((call->walks = walk_clear(c)), 1))
+            return UNO_OK;
+        walk_leave(c);
+    }
+    return comm_enter(c);
+}
+static inline uno_err call_leave(struct op *call, uno_err err)
+{
+    if (!call->walks)
+        return comm_leave(call->comm, err);
+    if (__builtin_expect(err != UNO_OK, 0))
+        comm_keep_error(call->comm);
+    walk_leave(call->comm);
+    return err;
+}
+
 /* ---- job.c: jobs and communicators of this process ------------------------------------------------------------- */
 void job_add(struct job *job);                       /* into the process's list; refs = 0 */
 void job_attach(struct job *job, uno_comm *comm);    /* refs++ */
@@ -311,8 +348,6 @@ void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
 uno_comm *job_find_rank(struct job *job, uint64_t comm_id, int rank);
 bool job_knows(const uno_comm *comm);                /* alive in this process? Does not look into it */
-extern _Atomic uint32_t process_forks;                       /* that this process is the child of; written in the child, where there is one thread */
-static inline uint32_t fork_generation(void) { return atomic_load_explicit(&process_forks, memory_order_relaxed); }
 
 /* ---- plancache.c: request -> program --------------------------------------------------------------------------- */
 uno_err plancache_new(struct plancache **cache);
@@ -357,9 +392,6 @@ uno_err ops_remove(uno_comm *comm, uno_op op);
 void ops_free(uno_comm *comm);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
-extern _Atomic int groups_open;          /* by any thread; relaxed: a thread sees its own */
-bool group_open_here(void);
-static inline bool group_open(void) { return atomic_load_explicit(&groups_open, memory_order_relaxed) != 0 && group_open_here(); }
 void group_note(struct op *op);          /* takes op over */
 bool group_holds(const uno_comm *comm);  /* are calls of this communicator noted in the open group? */
 struct group_join { uno_comm **comm; int nranks, rank; uno_id id; uno_config config; };

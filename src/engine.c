@@ -70,7 +70,6 @@ static uno_err begin(uno_comm *c, struct op *op)
     TRY(find_program(c, op, &found));
     if (found->run_bytes > c->run_bytes)
         TRY(grow_run(c, found->run_bytes));
-    uint64_t now = clock_coarse_ns(); /* a precise clock would be a tenth of a small operation */
     if (++c->number == 0) /* 0 marks an event that is being written */
         c->number = 1;
     c->chain = hash_mix(c->chain, found->hash + c->number);
@@ -81,16 +80,16 @@ static uno_err begin(uno_comm *c, struct op *op)
     run->base[PLAN_OUT] = op->recv;
     exec_op_name(run, c->number, (uint32_t)(c->chain >> 32));
     run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
-    run->deadline_ns = c->timeout_ns == UINT64_MAX ? UINT64_MAX : now + c->timeout_ns;
-    struct ledger_event fields = {.signature = run->signature, .coll = (uint8_t)op->req.coll, .type = (uint8_t)op->req.type,
-                                  .target = found->small ? CHOICE_SMALL : CHOICE_TILED, .root = op->req.root, .op = MIN(op->req.op, UNO_OP_DYNAMIC),
-                                  .count = op->req.count, .call_site = (uint64_t)(uintptr_t)op->call_site, .start_ns = now};
-    c->event = ledger_begin(net_region_ledger(c->region), c->number, &fields);
+    c->event = ledger_begin(net_region_ledger(c->region), c->number, run->signature, &found->fields, op->call_site, c->started_ns);
+    uno_err err = exec_start(run);
+    /* The time is taken while the first line travels; a precise one would be a tenth of a small operation. */
+    c->event->start_ns = c->started_ns = clock_coarse_ns();
+    run->deadline_ns = c->timeout_ns == UINT64_MAX ? UINT64_MAX : c->started_ns + c->timeout_ns;
     if (found->small)
         c->small_operations++;
     else
         c->tiled_operations++;
-    return exec_start(run);
+    return err;
 }
 
 static void end_current(uno_comm *c, uno_err err)
@@ -519,38 +518,6 @@ static NOINLINE uno_err failed_result(struct op *op)
 static inline uno_err result_of(struct op *op)
 {
     return __builtin_expect(op->err == UNO_OK, 1) ? UNO_OK : failed_result(op);
-}
-
-/* Walk lock held: may a call run at once? Whatever stands against it, comm_enter or the queue says what it means. */
-static bool undisturbed(uno_comm *c)
-{
-    return !c->current && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&c->finalized, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK &&
-           atomic_load_explicit(&c->region->abort_code, memory_order_relaxed) == 0;
-}
-
-uno_err engine_enter(struct op *call)
-{
-    uno_comm *c = call->comm;
-    TRY(comm_check(c));
-    if (call->stream || group_open() || !walk_try(c))
-        return comm_enter(c);
-    /* Destroying takes the lock after it has set finalized, so it needs no other sign that somebody is inside. */
-    if ((call->walks = undisturbed(c)))
-        return UNO_OK;
-    walk_leave(c);
-    return comm_enter(c);
-}
-
-uno_err engine_leave(struct op *call, uno_err err)
-{
-    if (!call->walks)
-        return comm_leave(call->comm, err);
-    if (err != UNO_OK)
-        comm_keep_error(call->comm);
-    walk_leave(call->comm);
-    return err;
 }
 
 uno_err engine_not_issued(uno_comm *c, const char *what, uno_err err)

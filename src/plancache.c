@@ -94,6 +94,9 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
     *e = (struct entry){.key = *key, .cached = {.req = plain, .program = program, .run_bytes = exec_op_bytes(program),
                                                 .small = exec_program_small(program), .hash = agreement(key, req, &choice),
                                                 .misaligned = align - 1}};
+    e->cached.fields = (struct ledger_fields){.coll = (uint8_t)req->coll, .type = (uint8_t)req->type, .state = LEDGER_RUNNING,
+                                              .target = (uint8_t)choice.target, .root = key->root, .op = key->op, .waits_for = -1,
+                                              .count = req->count};
     if (!req->counts)
         e->cached.extents = call_extents(comm, req);
     if (key->op >= UNO_OP_DYNAMIC)

@@ -32,11 +32,14 @@ struct small_record {
     size_t count, bytes;      /* of a block: elements, bytes */
     uint32_t first, last;     /* lines of a source's entry with this rank's block, ... */
     size_t within;            /* ... and where it begins in the first */
+    size_t flag_at, block_at; /* the first line's flag and the block, from the start of an entry */
     size_t own_off, own_to;   /* the own block in the input and the output */
     struct net_entry *ring;   /* own */
     const struct reduce_scale *average; /* NULL or &divide */
     struct reduce_scale divide;
     int place;                /* own */
+    int nothers;
+    struct net_region **others; /* all other ranks, to be woken; behind the sources */
     int nsources;
     struct small_source source[]; /* in the order of ranks */
 };
@@ -105,7 +108,7 @@ static int place_of(const struct exec_program *p, int rank, int n)
 uno_err small_compile(const struct exec_env *env, struct exec_program *p)
 {
     int n = env->size, me = env->rank;
-    struct small_record *r = mem_zalloc(sizeof *r + (size_t)n * sizeof r->source[0]);
+    struct small_record *r = mem_zalloc(sizeof *r + (size_t)n * (sizeof r->source[0] + sizeof *r->others));
     if (!r)
         return UNO_ERR_MEMORY;
     lay_out(r, p, me, (size_t)n);
@@ -121,13 +124,19 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
     r->last = r->bytes ? (uint32_t)((off + r->bytes - 1) / NET_LINE_PAYLOAD) : r->first;
     if (r->then == SMALL_REDUCE && (r->first != r->last || n > MOST_OPERANDS))
         r->then = SMALL_REDUCE_GATHERED;
+    r->flag_at = offsetof(struct net_entry, line[r->first].flag);
+    r->block_at = offsetof(struct net_entry, line[r->first].payload) + r->within;
     r->divide = (struct reduce_scale){.scaled_operand = -1, .divide_by = (uint32_t)n};
     r->average = p->op == UNO_AVG ? &r->divide : NULL;
     bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
-    for (int q = 0; q < n; q++)
+    r->others = (struct net_region **)&r->source[n];
+    for (int q = 0; q < n; q++) {
+        if (q != me)
+            r->others[r->nothers++] = env->regions[q];
         if (reads(p, me, q))
             r->source[r->nsources++] = (struct small_source){.rank = q, .place = place_of(p, q, n), .ring = net_region_ring(env->regions[q]),
                                                              .to = one_block ? 0 : (size_t)q * r->bytes};
+    }
     r->everyone = r->nsources == n - 1;
     p->small = r;
     return UNO_OK;
@@ -173,38 +182,38 @@ static inline bool entry_free(struct exec_env *env, uint32_t number)
     return __builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1) || entry_free_slow(env, number);
 }
 
-static inline struct net_line *lines_of(const struct exec_op *op, struct net_entry *ring)
+static inline struct net_entry *entry_of(const struct exec_op *op, struct net_entry *ring)
 {
-    return ring[op->number % NET_RING_ENTRIES].line;
+    return &ring[op->number % NET_RING_ENTRIES];
 }
 
-/* The length of a whole line is known to the compiler. */
+/* The usual lengths are known to the compiler. */
 static inline void copy_line(void *to, const void *from, size_t bytes)
 {
-    if (bytes == NET_LINE_PAYLOAD)
-        memcpy(to, from, NET_LINE_PAYLOAD);
-    else if (bytes == sizeof(uint64_t))
+    if (bytes == sizeof(uint64_t))
         memcpy(to, from, sizeof(uint64_t));
+    else if (bytes == NET_LINE_PAYLOAD)
+        memcpy(to, from, NET_LINE_PAYLOAD);
     else if (bytes)
         memcpy(to, from, bytes);
 }
 
-static void write_entry(const struct exec_op *op, const struct small_record *r, const char *from)
+static inline void write_line(const struct exec_op *op, struct net_line *line, const char *from, size_t bytes)
 {
-    struct net_line *line = lines_of(op, r->ring);
+    copy_line(line->payload, from, bytes);
+    /* release: the payload first; pairs with the acquire in lines_arrived */
+    atomic_store_explicit(&line->flag, op->flag, memory_order_release);
+}
+
+static inline void write_entry(const struct exec_op *op, const struct small_record *r, const char *from)
+{
+    struct net_line *line = entry_of(op, r->ring)->line;
     size_t left = r->write_bytes;
-    for (;; line++) {
-        size_t n = MIN(left, (size_t)NET_LINE_PAYLOAD);
-        copy_line(line->payload, from, n);
-        /* release: the payload first; pairs with the acquire in lines_arrived */
-        atomic_store_explicit(&line->flag, op->flag, memory_order_release);
-        if ((left -= n) == 0)
-            break;
-        from += n;
-    }
-    for (int q = 0; q < op->env->size; q++)
-        if (q != op->env->rank)
-            net_ring_region(op->env->regions[q]);
+    for (; left > NET_LINE_PAYLOAD; left -= NET_LINE_PAYLOAD, from += NET_LINE_PAYLOAD)
+        write_line(op, line++, from, NET_LINE_PAYLOAD);
+    write_line(op, line, from, left);
+    for (int i = 0; i < r->nothers; i++)
+        net_ring_region(r->others[i]);
 }
 
 /* Under premulsum every contribution enters the lines already scaled. */
@@ -219,22 +228,31 @@ static NOINLINE void write_scaled(const struct exec_op *op, const struct small_r
 
 /* ---- reading ---------------------------------------------------------------------------------------------------------- */
 
-static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, struct net_entry *ring)
+static NOINLINE enum net_arrival later_lines_arrived(const struct exec_op *op, const struct small_record *r, const struct net_entry *e)
 {
-    const struct net_line *line = lines_of(op, ring);
-    for (uint32_t i = r->first; i <= r->last; i++) {
-        uint64_t flag = atomic_load_explicit(&line[i].flag, memory_order_acquire); /* pairs with the release in write_entry */
+    for (uint32_t i = r->first + 1; i <= r->last; i++) {
+        uint64_t flag = atomic_load_explicit(&e->line[i].flag, memory_order_acquire); /* pairs with the release in write_line */
         if (flag != op->flag)
             return (uint32_t)flag == op->number ? NET_MISMATCH : NET_NOT_YET;
     }
     return NET_ARRIVED;
 }
 
+static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, struct net_entry *ring)
+{
+    const struct net_entry *e = entry_of(op, ring);
+    const _Atomic uint64_t *first = (const _Atomic uint64_t *)((const char *)e + r->flag_at);
+    uint64_t flag = atomic_load_explicit(first, memory_order_acquire); /* pairs with the release in write_line */
+    if (flag != op->flag)
+        return (uint32_t)flag == op->number ? NET_MISMATCH : NET_NOT_YET;
+    return r->first == r->last ? NET_ARRIVED : later_lines_arrived(op, r, e);
+}
+
 /* This rank's block out of the lines of an entry. */
-static void gather(const struct small_record *r, const struct net_line *line, char *to)
+static void gather(const struct small_record *r, const struct net_entry *e, char *to)
 {
     size_t within = r->within, left = r->bytes;
-    for (line += r->first; left; line++) {
+    for (const struct net_line *line = &e->line[r->first]; left; line++) {
         size_t n = MIN(left, NET_LINE_PAYLOAD - within);
         copy_line(to, line->payload + within, n);
         to += n;
@@ -250,19 +268,16 @@ static const char *own_block(const struct exec_op *op, const struct small_record
 
 static inline void reduce_operands(const struct exec_op *op, const struct small_record *r, const void **operands)
 {
-    if (!op->scalar)
-        operands[r->place] = own_block(op, r);
     op->program->reduce((void *)(uintptr_t)op->base[PLAN_OUT], NULL, operands, op->env->size, r->count, r->average, 0);
 }
 
 /* Blocks within one line are operands where they lie. */
-static void reduce_lines(const struct exec_op *op, const struct small_record *r)
+static inline void reduce_lines(const struct exec_op *op, const struct small_record *r)
 {
     const void *operands[MOST_OPERANDS];
-    if (op->scalar)
-        operands[r->place] = lines_of(op, r->ring)[r->first].payload + r->within;
+    operands[r->place] = op->scalar ? (const char *)entry_of(op, r->ring) + r->block_at : own_block(op, r);
     for (int i = 0; i < r->nsources; i++)
-        operands[r->source[i].place] = lines_of(op, r->source[i].ring)[r->first].payload + r->within;
+        operands[r->source[i].place] = (const char *)entry_of(op, r->source[i].ring) + r->block_at;
     reduce_operands(op, r, operands);
 }
 
@@ -273,9 +288,11 @@ static NOINLINE void reduce_gathered(const struct exec_op *op, const struct smal
     for (int q = 0; q < op->env->size; q++)
         operands[q] = blocks[q];
     if (op->scalar)
-        gather(r, lines_of(op, r->ring), blocks[r->place]);
+        gather(r, entry_of(op, r->ring), blocks[r->place]);
+    else
+        operands[r->place] = own_block(op, r);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, lines_of(op, r->source[i].ring), blocks[r->source[i].place]);
+        gather(r, entry_of(op, r->source[i].ring), blocks[r->source[i].place]);
     reduce_operands(op, r, operands);
 }
 
@@ -285,17 +302,12 @@ static NOINLINE void collect(const struct exec_op *op, const struct small_record
     if (r->keeps_own && out + r->own_to != own_block(op, r))
         memmove(out + r->own_to, own_block(op, r), r->bytes);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, lines_of(op, r->source[i].ring), out + r->source[i].to);
+        gather(r, entry_of(op, r->source[i].ring), out + r->source[i].to);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------ */
 
 enum { AT_WRITE, AT_READ }; /* state.tile; state.at: the next source to look at */
-
-void small_start(struct exec_op *op)
-{
-    op->lane[0] = (struct exec_lane_state){AT_WRITE, 0};
-}
 
 static bool write_own(struct exec_op *op, const struct small_record *r)
 {
@@ -306,6 +318,12 @@ static bool write_own(struct exec_op *op, const struct small_record *r)
     else
         write_entry(op, r, op->base[PLAN_IN]);
     return true;
+}
+
+void small_start(struct exec_op *op)
+{
+    const struct small_record *r = op->program->small;
+    op->lane[0] = (struct exec_lane_state){!r->writes || write_own(op, r) ? AT_READ : AT_WRITE, 0};
 }
 
 static void finish(struct exec_op *op, const struct small_record *r)
@@ -325,7 +343,7 @@ uno_err small_poll(struct exec_op *op, bool *moved)
     const struct small_record *r = op->program->small;
     struct exec_lane_state *state = &op->lane[0];
     if (state->tile == AT_WRITE) {
-        if (r->writes && !write_own(op, r))
+        if (!write_own(op, r))
             return UNO_ERR_IN_PROGRESS;
         state->tile = AT_READ;
         *moved = true;

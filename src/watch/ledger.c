@@ -10,7 +10,8 @@
 
 /* A sequence lock with the event's number as the sequence. If any field copied here is of a newer event, the fence pairs with
  * the release fence in ledger_begin and the second look sees 0 or that newer number. A number never returns to a place. The
- * thread sanitizer knows no such protocol. State, end_ns and waits_for change later without the number: each is one word. */
+ * thread sanitizer knows no such protocol. State, start_ns, end_ns and waits_for change later without the number: each is one
+ * word. */
 SEQLOCK_READER bool ledger_read(const struct ledger_event *ring, uint32_t number, struct ledger_event *copy)
 {
     const struct ledger_event *e = &ring[number % NET_LEDGER_EVENTS];

@@ -24,37 +24,34 @@
 
 /* ---- ledger ------------------------------------------------------------------------------------------- */
 enum ledger_state { LEDGER_RUNNING = 1, LEDGER_DONE = 2, LEDGER_FAILED = 3 };
+#define LEDGER_CALL_FIELDS                                                                                                 \
+    uint8_t coll, type, state, target;                                                                                   \
+    int32_t root, op;                                                                                                    \
+    int32_t waits_for; /* the last rank it was seen to wait for, once a wait left the spin phase; -1 */                   \
+    uint64_t count;
+/* What events of one request have in common when they begin: made once, stored whole. */
+struct ledger_fields { LEDGER_CALL_FIELDS };
 struct ledger_event {                 /* 64 bytes, one line */
     _Alignas(CACHE_LINE) _Atomic uint32_t number; /* 0 while being written; release store, last */
     uint32_t signature;               /* chained */
-    uint8_t coll, type, state, target;
-    int32_t root;
-    int32_t op;
-    int32_t waits_for;                /* the last rank it was seen to wait for, once a wait left the spin phase; -1 */
-    uint64_t count;
+    union { struct ledger_fields fields; struct { LEDGER_CALL_FIELDS }; };
     uint64_t call_site;               /* return address */
-    uint64_t start_ns;                /* CLOCK_MONOTONIC */
+    uint64_t start_ns;                /* CLOCK_MONOTONIC; for a moment after the number appears, that of the operation before */
     uint64_t end_ns;                  /* 0: not over, or over at once (a small operation that nobody waited for) */
 };
 _Static_assert(sizeof(struct ledger_event) == 64, "a ledger event is one cache line");
 
 /* Write event `number` (release), before the first slot of the operation is written. */
-static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint32_t number, const struct ledger_event *fields)
+static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint32_t number, uint32_t signature,
+                                                const struct ledger_fields *fields, const void *call_site, uint64_t start_ns)
 {
     struct ledger_event *e = &ring[number % NET_LEDGER_EVENTS];
     atomic_store_explicit(&e->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* number 0 before the fields; pairs with the reader's second look */
-    e->signature = fields->signature;
-    e->coll = fields->coll;
-    e->type = fields->type;
-    e->state = LEDGER_RUNNING;
-    e->target = fields->target;
-    e->root = fields->root;
-    e->op = fields->op;
-    e->waits_for = -1;
-    e->count = fields->count;
-    e->call_site = fields->call_site;
-    e->start_ns = fields->start_ns;
+    e->signature = signature;
+    e->fields = *fields;
+    e->call_site = (uint64_t)(uintptr_t)call_site;
+    e->start_ns = start_ns;
     e->end_ns = 0;
     atomic_store_explicit(&e->number, number, memory_order_release); /* pairs with the acquire in ledger_read */
     return e;

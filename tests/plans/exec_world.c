@@ -110,8 +110,8 @@ static uno_err begin(struct world *w, const struct world_call *call, int r, uint
 
 static uno_err start(struct world_rank *me)
 {
-    struct ledger_event fields = {.signature = me->op->signature};
-    (void)ledger_begin(net_region_ledger(me->region), me->op->number, &fields);
+    struct ledger_fields fields = {.state = LEDGER_RUNNING, .waits_for = -1};
+    (void)ledger_begin(net_region_ledger(me->region), me->op->number, me->op->signature, &fields, NULL, 0);
     return exec_start(me->op);
 }
 

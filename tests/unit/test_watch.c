@@ -470,8 +470,8 @@ static void *ledger_writer(void *arg)
 {
     (void)arg;
     for (uint32_t n = 1; n <= 300000; n++) {
-        struct ledger_event f = {.signature = n * 3, .count = n * 5ull, .call_site = n * 7ull, .start_ns = n * 11ull};
-        ledger_begin(ring_of, 1 + n * NET_LEDGER_EVENTS, &f); /* always one place */
+        struct ledger_fields f = {.state = LEDGER_RUNNING, .count = n * 5ull};
+        ledger_begin(ring_of, 1 + n * NET_LEDGER_EVENTS, n * 3, &f, (void *)(uintptr_t)(n * 7ull), n * 11ull); /* always one place */
         for (volatile int pause = 0; pause < 100; pause++)
             ;
     }
@@ -484,7 +484,8 @@ static void events_are_read_whole_or_not_at_all(void **state)
     (void)state;
     struct ledger_event e;
     assert_false(ledger_read(ring_of, 7, &e));
-    ledger_begin(ring_of, 7, &(struct ledger_event){.signature = 70, .count = 700, .coll = UNO_BARRIER});
+    struct ledger_fields fields = {.coll = UNO_BARRIER, .state = LEDGER_RUNNING, .waits_for = -1, .count = 700};
+    ledger_begin(ring_of, 7, 70, &fields, NULL, 0);
     assert_true(ledger_read(ring_of, 7 + NET_LEDGER_EVENTS, &e)); /* the caller sees by the number which one it is */
     assert_int_equal(e.number, 7);
     assert_int_equal(e.count, 700);
