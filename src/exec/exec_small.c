@@ -134,8 +134,8 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
         if (q != me)
             r->others[r->nothers++] = env->regions[q];
         if (reads(p, me, q))
-            r->source[r->nsources++] = (struct small_source){.rank = q, .place = place_of(p, q, n), .ring = net_region_ring(env->regions[q]),
-                                                             .to = one_block ? 0 : (size_t)q * r->bytes};
+            r->source[r->nsources++] = (struct small_source){.rank = q, .place = place_of(p, q, n), .to = one_block ? 0 : (size_t)q * r->bytes,
+                                                             .ring = net_region_ring(env->regions[q])};
     }
     r->everyone = r->nsources == n - 1;
     p->small = r;
