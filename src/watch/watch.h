@@ -46,6 +46,7 @@ static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint3
                                                 const struct ledger_fields *fields, const void *call_site, uint64_t start_ns)
 {
     struct ledger_event *e = &ring[number % NET_LEDGER_EVENTS];
+#ifndef UNO_BENCH_WITHOUT_LEDGER /* bench/op_cost.py; the number is there in any case, as small rings need it */
     atomic_store_explicit(&e->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* number 0 before the fields; pairs with the reader's second look */
     e->signature = signature;
@@ -53,8 +54,18 @@ static inline struct ledger_event *ledger_begin(struct ledger_event *ring, uint3
     e->call_site = (uint64_t)(uintptr_t)call_site;
     e->start_ns = start_ns;
     e->end_ns = 0;
+#endif
     atomic_store_explicit(&e->number, number, memory_order_release); /* pairs with the acquire in ledger_read */
     return e;
+}
+/* When it began: a precise clock would be a tenth of a small operation. */
+static inline uint64_t ledger_clock(void)
+{
+#ifndef UNO_BENCH_WITHOUT_LEDGER
+    return clock_coarse_ns();
+#else
+    return 1ull << 62; /* no deadline passes */
+#endif
 }
 /* Copy event `number % ring` of some rank; false when it was being written. copy->number tells which one it is. */
 bool ledger_read(const struct ledger_event *ring, uint32_t number, struct ledger_event *copy);
