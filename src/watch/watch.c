@@ -311,6 +311,7 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
         return UNO_ERR_MEMORY;
     memcpy(w->members, opt->members, (size_t)opt->size * sizeof *w->members);
     w->opt.members = w->members;
+    w->ledger_dir = opt->cfg && opt->cfg->ledger_dir ? opt->cfg->ledger_dir : ""; /* the text lives for the process, cfg may not */
     TRY(peers_new(w));
     TRY(hosts_new(w));
     w->epoll = epoll_create1(EPOLL_CLOEXEC);

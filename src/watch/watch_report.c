@@ -22,7 +22,6 @@
 
 void records_open(struct watch *w)
 {
-    w->ledger_dir = w->opt.cfg && w->opt.cfg->ledger_dir ? w->opt.cfg->ledger_dir : "";
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         struct records *rec = &p->records;
