@@ -85,6 +85,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     for (int r = 0; r < c->size; r++) {
         struct net_peer *p = &c->peers[r];
         p->host = c->host_of[r];
+        p->pid = c->region_refs[r].pid;
         p->process = c->job->members[c->job_rank[r]].process;
         p->region = c->regions[r];
         p->link = c->job->links ? c->job->links[c->job_rank[r]] : NULL;

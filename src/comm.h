@@ -146,6 +146,7 @@ struct uno_comm {
     struct planner *planner;
     struct plancache *cache;
     const struct cached *last;    /* found last by plancache_get; under walk */
+    bool lent;                    /* request.lent of the next all_reduce of two ranks; under walk */
     uint64_t processors;          /* of the least host, for the planner */
     struct exec_env env;
     struct p2p *p2p;

@@ -95,6 +95,11 @@ static void end_current(uno_comm *c, uno_err err)
 {
     struct op *op = c->current;
     c->current = NULL;
+    if (c->size == 2 && err == UNO_OK && op->req.coll == UNO_ALL_REDUCE && c->event->target == CHOICE_TILED &&
+        exec_left_lying(c->run) != c->lent) {
+        c->lent = !c->lent; /* both ranks know it now, and choose by it from the next one on */
+        c->last = NULL;
+    }
     if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
         c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
     c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;

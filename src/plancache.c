@@ -11,7 +11,7 @@
 #define ENTRIES 128
 #define WAYS 4
 
-struct key { int coll, type, op, root; size_t count; id128 arrays; };
+struct key { int coll, type, op, root; size_t count; id128 arrays; bool lent; };
 struct entry { struct key key; struct cached cached; uint64_t used; };
 struct plancache { uint64_t clock; struct entry entries[ENTRIES]; };
 
@@ -59,6 +59,7 @@ static struct key key_of(const uno_comm *comm, const struct request *req, const 
     k.op = reduces(req->coll) ? MIN(req->op, UNO_OP_DYNAMIC) : 0;
     k.root = rooted(req->coll) ? req->root : 0;
     k.count = req->count;
+    k.lent = req->coll == UNO_ALL_REDUCE && comm->lent;
     if (req->counts)
         k.arrays = arrays_hash(comm, req, recv_req);
     return k;
@@ -84,6 +85,7 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
     struct choice choice;
     struct request plain = *req;
     plain.op = key->op;
+    plain.lent = key->lent;
     TRY(planner_choose(comm->planner, &plain, &choice));
     struct exec_choice ec = {.plan = choice.plan, .small = choice.target == CHOICE_SMALL, .shift = choice.shift, .k = choice.k,
                              .tile_bytes = choice.tile_bytes, .room_bytes = choice.room_bytes, .scratch_tiles = choice.scratch_tiles};

@@ -116,6 +116,8 @@ int exec_blame(const struct exec_op *op, const char **what);
 /* How far an operation is: firings and the bytes they moved here, done and of the whole. For reports; takes a while. */
 struct exec_progress { uint64_t step, steps, bytes, bytes_all; };
 void exec_progress(const struct exec_op *op, struct exec_progress *progress);
+/* Of a tiled operation that has ended: did messages both ways stay in memory that both sides map? Of two ranks, alike on both. */
+bool exec_left_lying(const struct exec_op *op);
 /* Failed from outside (abort, death): withdraw loans. */
 void exec_cancel(struct exec_op *op);
 

@@ -102,6 +102,8 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
             operands[n++] = v->src;
         if (op->offering && net_offer_used(f->recv[i], h))
             return true; /* a plain receive, and its data is in place */
+        if (f->op == PLAN_RECV && net_is_read(h)) /* no detour */
+            return net_read(f->recv[i], h, v->dst, v->bytes) == UNO_OK;
         if (!(operands[n++] = net_recv_payload(f->recv[i], v->bytes)))
             return false;
     }
@@ -161,6 +163,19 @@ static bool loans_still_valid(const struct exec_op *op, const struct exec_fire *
     return true;
 }
 
+/* What the message of this firing took, for net_read.c. Firings with several messages tell nothing of one. */
+static void note_time(const struct exec_fire *f, uint64_t bytes, uint64_t began_ns)
+{
+    uint64_t ns = clock_ns() - began_ns;
+    if (f->nrecv) {
+        const struct net_slot *h = net_recv_head(f->recv[0]);
+        if (h->kind == NET_SLOT_BYTES || net_is_read(h))
+            net_note_received(f->recv[0], h->kind != NET_SLOT_BYTES, bytes, ns);
+    } else if (net_send_head(f->send)->kind == NET_SLOT_BYTES) {
+        net_note_copied(f->send, bytes, ns);
+    }
+}
+
 static bool aux_fits(const struct exec_op *op, const struct exec_fire *f, uint32_t tile)
 {
     if (!op->program->clear_aux || tile != 0 || f->nrecv != 1)
@@ -191,11 +206,15 @@ static enum fired try_fire(struct exec_op *op, const struct exec_fire *f, uint32
     if (f->op == PLAN_NOP)
         return FIRED;
     struct net_slot *head = f->send ? net_send_head(f->send) : NULL;
+    bool timed = f->nrecv < 2 && net_timed(f->nrecv ? f->recv[0] : f->send, v.bytes);
+    uint64_t began_ns = timed ? clock_ns() : 0;
     if (!produce(op, f, &v, head) || !loans_still_valid(op, f)) {
         if (f->send)
             net_drop_claim(f->send);
         return FAILED;
     }
+    if (timed)
+        note_time(f, v.bytes, began_ns);
     if (f->send) {
         head->aux = op->program->clear_aux && tile == 0 ? f->bytes : 0;
         net_post(f->send, op->signature);
@@ -262,6 +281,10 @@ static NOINLINE uno_err tiled_start(struct exec_op *op)
         env->scratch_bytes = need;
     }
     for (uint32_t i = 0; i < p->nsends; i++)
+        p->sends[i]->left_lying = false;
+    for (uint32_t i = 0; i < p->nrecvs; i++)
+        p->recvs[i]->left_lying = false;
+    for (uint32_t i = 0; i < p->nsends; i++)
         TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes, p->room_bytes));
     for (uint32_t i = 0; i < p->nrecvs; i++)
         TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes, p->room_bytes));
@@ -311,6 +334,17 @@ static NOINLINE uno_err tiled_poll(struct exec_op *op, bool *moved)
 uno_err exec_poll(struct exec_op *op, bool *moved)
 {
     return op->program->small ? small_poll(op, moved) : tiled_poll(op, moved);
+}
+
+bool exec_left_lying(const struct exec_op *op)
+{
+    const struct exec_program *p = op->program;
+    bool sent = false, received = false;
+    for (uint32_t i = 0; i < p->nsends; i++)
+        sent = sent || p->sends[i]->left_lying;
+    for (uint32_t i = 0; i < p->nrecvs; i++)
+        received = received || p->recvs[i]->left_lying;
+    return sent && received;
 }
 
 void exec_cancel(struct exec_op *op)

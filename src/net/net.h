@@ -59,6 +59,9 @@ struct net_slot {                /* one line; the writer's. Everything before `f
     uint64_t lent_segment;       /* index + 1 in the lender's segment table (control region); 0 = same process */
     _Atomic uint32_t reading;    /* threads of the same process that read the loan now; its return waits for them */
 };
+#define NET_LENT_READ UINT64_MAX /* lent_segment: private memory of the lender, at `address` there, to be read by process_vm_readv */
+static inline bool net_is_read(const struct net_slot *h) { return h->kind == NET_SLOT_LENT && h->lent_segment == NET_LENT_READ; }
+static inline bool net_lies(const struct net_slot *h) { return h->kind != NET_SLOT_BYTES && !net_is_read(h); }
 static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return number | (uint64_t)signature << 32; }
 
 /* An offer: the receiver lets the sender of message `number` write it straight to its place. One line with the credit.
@@ -106,10 +109,15 @@ struct net_end {
     struct slot_extent *extent;  /* sending: where the slots are */
     size_t offset, capacity;
     bool any_lent;               /* sending: loans may be out; the last one is message last_lent */
+    bool left_lying;             /* since exec_start: a message stayed in memory that both sides map. Alike at both ends */
     uint32_t last_lent;
     bool reading;                /* receiving: counted in its head's `reading` */
     /* TCP */
     struct tcp_end *tcp;
+    struct net_taste *taste;     /* receiving: NET_READ_CLASSES of them once a message was timed */
+    _Atomic uint32_t *wish;      /* bit per length class: the receiver wants such messages lent by reading (net_read.c) */
+    char *aside;                 /* receiving: where private memory of the lender is read to when it has no other place */
+    size_t aside_bytes;
     struct net_offer *offers;    /* NET_OFFERS of them, in the receiver's region; NULL for groups and TCP */
     uint32_t offered_bytes[NET_OFFERS]; /* receiving: what this rank offered; 0 = nothing. Its own memory, so believed */
     char *offered_at[NET_OFFERS];
@@ -168,6 +176,7 @@ static inline void net_post(struct net_end *e, uint32_t signature)
     }
     /* release: everything written to head and payload is seen by who acquires the flag in net_arrived */
     atomic_store_explicit(&h->flag, net_flag(e->next, signature), memory_order_release);
+    e->left_lying |= net_lies(h);
     e->messages++;
     e->bytes += h->bytes;
     e->next++;
@@ -201,9 +210,31 @@ static inline const void *net_recv_payload(struct net_end *e, uint64_t bytes)
     return net_recv_elsewhere(e, h, bytes);
 }
 void net_loan_end(struct net_end *e);
+
+/* ---- private memory, read by the receiver (net_read.c) -------------------------------------------------------- */
+#define NET_READ_MIN_SHIFT 14    /* from 16 KB on: below, a copy is cheaper than the system call */
+#define NET_READ_CLASSES 8
+struct net_taste {               /* what messages of one length class cost a receiving end; 0 = not known */
+    uint64_t by_slots;           /* bytes received so */
+    uint32_t slot_ns, read_ns;
+    uint32_t cost_then, interval, wait; /* when the way that was not taken is tried again */
+};
+void net_read_probe(struct net_comm *c); /* may this rank read its neighbours' memory? Says so in its region */
+bool net_read_wanted(const struct net_end *e, uint64_t bytes);
+/* Straight into dst. The message must be net_is_read. UNO_ERR_UNREACHABLE: the lender is gone, or took the memory back. */
+uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint64_t bytes);
+const void *net_read_aside(struct net_end *e, const struct net_slot *head, uint64_t bytes); /* NULL: sentence set */
+/* Is the work on messages of this end and length worth a measurement? Then tell how long it took. */
+static inline bool net_timed(const struct net_end *e, uint64_t bytes)
+{
+    return bytes >> NET_READ_MIN_SHIFT && e && e->carrier == NET_SHM && !e->group;
+}
+void net_note_copied(struct net_end *e, uint64_t bytes, uint64_t ns);
+void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns);
 void net_release_slow(struct net_end *e); /* TCP: grant; memory: wake a sleeping sender */
 static inline void net_release(struct net_end *e)
 {
+    e->left_lying |= net_lies(&e->heads[e->slot]);
     e->messages++;
     e->bytes += e->heads[e->slot].bytes;
     if (__builtin_expect(e->reading, 0))
@@ -233,6 +264,7 @@ struct net_entry { struct net_line line[NET_ENTRY_LINES]; };
 
 struct net_counter {
     _Alignas(CACHE_LINE) _Atomic uint32_t value;
+    _Atomic uint32_t wish;       /* the receiver's, read by the sender: net_read_wanted */
     struct net_offer offer[NET_OFFERS]; /* of message number n: n % NET_OFFERS */
 };
 _Static_assert(sizeof(struct net_counter) == CACHE_LINE, "credit and offers travel in one line");
@@ -248,6 +280,8 @@ struct net_place {               /* where an end's slots are now; writer's, one 
 #define NET_MAX_SEGMENTS 4096
 struct net_region {
     uint64_t magic;              /* NET_REGION_MAGIC */
+    uint64_t self;               /* where it is in its owner's memory */
+    _Atomic uint32_t reads;      /* the owner may read the memory of all processes of its host; relaxed */
     uint32_t version, size;      /* ranks of the communicator */
     uint64_t bytes;
     /* Read by whoever wants to wake this rank; a writer makes a system call only when sleeping != 0. */
@@ -303,6 +337,7 @@ struct net_peer {                /* filled by assemble.c, one per rank */
     struct net_region *region;   /* mapped control region; NULL for TCP */
     struct net_link *link;       /* TCP; NULL otherwise */
     int host;                    /* host index */
+    int32_t pid;                 /* of a process of this host, as seen here */
     int process;                 /* index of its process in the job: lowest rank in it */
 };
 struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT], lent_bytes; };

@@ -30,6 +30,7 @@ uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm)
     for (int r = 0; r < opt->size; r++)
         if (r != opt->rank && c->peers[r].host == c->peers[opt->rank].host)
             c->group[c->ngroup++] = r;
+    net_read_probe(c);
     *comm = c;
     return UNO_OK;
 }
@@ -41,6 +42,8 @@ static void end_free(struct net_end *e)
     if (e->tcp)
         tcp_end_free(e);
     free(e->placed);
+    free(e->aside);
+    free(e->taste);
     free(e->released);
     free(e->readers);
     free(e);
@@ -114,6 +117,7 @@ static uno_err attach_memory(struct net_comm *c, struct net_end *e)
         e->released[0] = region_counter(c->opt.region, e->peer, e->channel, e->group);
         e->readers[0] = c->peers[e->peer].region;
         e->offers = e->group ? NULL : region_offers(c->opt.region, e->peer, e->channel);
+        e->wish = e->group ? NULL : &region_credit(c->opt.region, e->peer, e->channel)->wish;
         return UNO_OK;
     }
     for (int i = 0; i < e->nreaders; i++) {
@@ -121,8 +125,10 @@ static uno_err attach_memory(struct net_comm *c, struct net_end *e)
         e->released[i] = region_counter(r, c->opt.rank, e->channel, e->group);
         e->readers[i] = r;
     }
-    if (!e->group)
+    if (!e->group) {
         e->offers = region_offers(c->peers[e->peer].region, c->opt.rank, e->channel);
+        e->wish = &region_credit(c->peers[e->peer].region, c->opt.rank, e->channel)->wish;
+    }
     return UNO_OK;
 }
 

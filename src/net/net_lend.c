@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_lend.c - messages that stay where they are: lent by the sender (the receiver reads its memory) or placed by it (the
- * receiver offered the destination). Both only where the other side can map the memory; else messages are copied into slots.
+ * receiver offered the destination). Both where the other side can map the memory; what it may only read is lent by net_read.c.
+ * Else messages are copied into slots.
  * tests/models/offers.pml checks that nobody writes to offered memory when the receiver's operation has returned.
  */
 #include "net_private.h"
@@ -42,9 +43,14 @@ bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uin
     } else {
         struct net_segment_ref ref;
         uint32_t index;
-        if (!net_segment_find(ptr, bytes, &ref, &head->address) || !lent_index(c, &ref, &index))
+        if (net_segment_find(ptr, bytes, &ref, &head->address) && lent_index(c, &ref, &index)) {
+            head->lent_segment = index + 1;
+        } else if (net_read_wanted(e, bytes)) {
+            head->lent_segment = NET_LENT_READ;
+            head->address = (uint64_t)(uintptr_t)ptr;
+        } else {
             return false;
-        head->lent_segment = index + 1;
+        }
     }
     head->kind = NET_SLOT_LENT;
     atomic_store_explicit(&head->withdrawn, 0, memory_order_relaxed); /* published by the flag */
@@ -65,6 +71,8 @@ const void *net_recv_elsewhere(struct net_end *e, const struct net_slot *head, u
         err_set(UNO_ERR_INTERNAL, "rank %d says that it wrote to a place that was not offered", e->peer);
         return NULL;
     }
+    if (segment == NET_LENT_READ && e->carrier == NET_SHM)
+        return net_read_aside(e, head, bytes);
     e->lent_bytes += bytes;
     if (segment == 0 && e->carrier == NET_THREAD) {
         /* Sequentially consistent, as the other side: it withdraws, then looks at reading; we count, then look at withdrawn. */

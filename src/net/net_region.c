@@ -56,6 +56,7 @@ void net_region_init(struct net_region *r, int size, uint32_t first)
 {
     r->bytes = lay_out(size, r);
     r->version = UNO_VERSION;
+    r->self = (uint64_t)(uintptr_t)r;
     r->size = (uint32_t)size;
     struct net_counter *released = (struct net_counter *)((char *)r + r->offset_released);
     for (size_t i = 0; first && i < (size_t)size * REGION_COUNTERS_PER_RANK; i++)

@@ -158,6 +158,7 @@ struct request {
     int root;
     size_t count;
     const size_t *counts, *displs; /* v forms, n entries; displs NULL = packed */
+    bool lent;           /* all_reduce of two ranks: in the one before, messages both ways lay in memory that the other rank maps */
 };
 
 /* Lengths and offsets of all shapes for one request. */

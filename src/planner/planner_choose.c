@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MOST_CHANNELS_UNASKED 2
+#define ONE_ROUND_MOST 4194304u
 
 uno_coll planner_plain(uno_coll coll)
 {
@@ -235,6 +236,20 @@ static uno_err propose_of(struct planner *p, const struct request *req, uint32_t
     return UNO_OK;
 }
 
+/* Two ranks of one host all-reduce. Each reads all of the other's input: that stays in the caches of both, and can be read where
+ * it lies. In two rounds they would hand each other fresh results, line by line out of the other's cache, which where processors
+ * share none takes several times as long. Not for memory that both map, of which they write as well as read a half each, and not
+ * for what no cache holds. */
+static void prefer_one_round(const struct planner *p, const struct request *req, struct planner_candidates *list)
+{
+    if (req->coll != UNO_ALL_REDUCE || req->lent || p->settings.nranks != 2 || p->settings.host_of[0] != p->settings.host_of[1] ||
+        planner_payload(p, req) > ONE_ROUND_MOST)
+        return;
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(planner_algos[list->c[i].algo].name, "flat") == 0)
+            list->best = i;
+}
+
 uno_err planner_propose(struct planner *p, const struct request *req, struct planner_candidates *list)
 {
     *list = (struct planner_candidates){.best = -1};
@@ -253,6 +268,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
     }
     if (list->count == 0)
         return err_set(UNO_ERR_INTERNAL, "no algorithm fits %s on %d ranks", coll_name(coll), p->settings.nranks);
+    prefer_one_round(p, req, list);
     /* Short payloads on one host: the small target, whatever the closed form says of tiles. */
     if (p->settings.small && p->settings.nranks > 1 && coll == req->coll &&
         strcmp(planner_algos[list->c[0].algo].name, "flat") == 0 && planner_payload(p, req) <= PLANNER_SMALL_BYTES) {

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_read.c - private memory of the sender as lent memory: the receiver reads it with process_vm_readv. Whether the kernel lets a
+ * rank do that is tried when a communicator is made. Whether it pays depends on where the two processors are, and that changes
+ * while a job runs: each receiver measures what a byte costs it either way and tells its senders which way it wants messages of
+ * each length. What it does not get it asks for once in a while, so that it goes on knowing. A sender follows or not; a message is
+ * right either way.
+ */
+#include "net_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#define WARM 4194304u /* bytes by slots before the first look: new memory is slow until it has been touched */
+#define TRY_FIRST 8   /* messages of a length before the first look at the other way; the next one comes after twice as many ... */
+#define TRY_MOST 1024 /* ... at most this many, but after TRY_FIRST when what it costs has changed by half */
+
+static int length_class(uint64_t bytes)
+{
+    int c = 63 - __builtin_clzll(bytes | 1) - NET_READ_MIN_SHIFT;
+    return MIN(c, NET_READ_CLASSES - 1); /* below 0: never read */
+}
+
+void net_read_probe(struct net_comm *c)
+{
+    struct net_region *own = c->opt.region;
+    bool all = c->opt.lend && !fault_hit("read");
+    for (int i = 0; i < c->ngroup && all; i++) {
+        const struct net_peer *p = &c->peers[c->group[i]];
+        uint64_t magic = 0;
+        struct iovec here = {&magic, sizeof magic}, there = {(void *)(uintptr_t)p->region->self, sizeof magic};
+        if (p->carrier != NET_SHM)
+            continue;
+        all = process_vm_readv(p->pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof magic && magic == NET_REGION_MAGIC;
+        if (!all && errno != ESRCH)
+            LOG(LOG_INFO, LOG_MEM, "rank %d may not read the memory of rank %d (%s; kernel.yama.ptrace_scope, or a container): messages "
+                "are copied", c->opt.rank, c->group[i], strerror(errno));
+    }
+    /* relaxed: whoever sees it late copies */
+    atomic_store_explicit(&own->reads, all && c->ngroup > 0, memory_order_relaxed);
+}
+
+bool net_read_wanted(const struct net_end *e, uint64_t bytes)
+{
+    int class = length_class(bytes);
+    return class >= 0 && !e->group && e->carrier == NET_SHM && atomic_load_explicit(&e->readers[0]->reads, memory_order_relaxed) &&
+           (atomic_load_explicit(e->wish, memory_order_relaxed) >> class & 1);
+}
+
+uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint64_t bytes)
+{
+    uint64_t address = head->address, done = 0;
+    int32_t pid = e->comm->peers[e->peer].pid;
+    while (done < bytes) {
+        struct iovec here = {(char *)dst + done, bytes - done}, there = {(void *)(uintptr_t)(address + done), bytes - done};
+        ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
+        if (n <= 0)
+            return err_set(UNO_ERR_UNREACHABLE, "the memory that rank %d (pid %d) lends cannot be read: %s", e->peer, pid,
+                           n < 0 ? strerror(errno) : "it ends early");
+        done += (uint64_t)n;
+    }
+    e->lent_bytes += bytes;
+    return UNO_OK;
+}
+
+const void *net_read_aside(struct net_end *e, const struct net_slot *head, uint64_t bytes)
+{
+    if (bytes > e->aside_bytes) {
+        char *fresh = mem_zalloc(bytes);
+        if (!fresh)
+            return NULL;
+        free(e->aside);
+        e->aside = fresh;
+        e->aside_bytes = bytes;
+    }
+    return net_read(e, head, e->aside, bytes) == UNO_OK ? e->aside : NULL;
+}
+
+/* Down at once, up slowly: what disturbed one measurement is forgotten, what lasts is believed. */
+static void learn(uint32_t *known, uint64_t ns)
+{
+    uint32_t up = *known + *known / 8 + 1, seen = (uint32_t)MIN(ns, UINT32_MAX / 2);
+    *known = *known == 0 ? MAX(seen, 1) : MIN(seen, up);
+}
+
+void net_note_copied(struct net_end *e, uint64_t bytes, uint64_t ns)
+{
+    learn(&e->comm->copy_ns[length_class(bytes)], ns);
+}
+
+static void tell(struct net_end *e, int class, bool want)
+{
+    uint32_t wish = atomic_load_explicit(e->wish, memory_order_relaxed), fresh = want ? wish | 1u << class : wish & ~(1u << class);
+    if (fresh != wish)
+        atomic_store_explicit(e->wish, fresh, memory_order_relaxed); /* one writer; a sender that sees it late does the other thing */
+}
+
+void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns)
+{
+    if (!e->taste && !(e->taste = mem_array(NET_READ_CLASSES, sizeof *e->taste)))
+        return; /* nothing is learned */
+    int class = length_class(bytes);
+    struct net_taste *t = &e->taste[class];
+    learn(read ? &t->read_ns : &t->slot_ns, ns);
+    if (t->by_slots < WARM || t->read_ns == 0) {
+        t->by_slots += read ? 0 : bytes;
+        tell(e, class, t->by_slots >= WARM);
+        return;
+    }
+    bool reading = t->read_ns < t->slot_ns + e->comm->copy_ns[class];
+    uint32_t cost = reading ? t->read_ns : t->slot_ns;
+    if (cost > t->cost_then + t->cost_then / 2 || cost < t->cost_then / 2) {
+        t->cost_then = cost;
+        t->interval = TRY_FIRST;
+        t->wait = MIN(t->wait, TRY_FIRST);
+    }
+    bool look = t->wait == 0;
+    t->wait = look ? t->interval : t->wait - 1;
+    if (look)
+        t->interval = MIN(t->interval * 2, TRY_MOST);
+    tell(e, class, reading != look);
+}
