@@ -68,7 +68,7 @@ static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return nu
  * key = number << 8 | state: the receiver stores OFFERED with release after the other fields; the sender claims it by
  * compare-and-swap before it writes there; the receiver takes it back likewise. */
 enum net_offer_state { NET_OFFER_NONE = 0, NET_OFFER_OPEN = 1, NET_OFFER_CLAIMED = 2 };
-#define NET_OFFERS 2
+#define NET_OFFERS 8
 struct net_offer { _Atomic uint64_t key; uint64_t offset; uint32_t segment, bytes; };
 
 enum net_carrier { NET_SELF = 0, NET_SHM, NET_THREAD, NET_TCP, NET_CARRIER_COUNT };
@@ -267,7 +267,7 @@ struct net_counter {
     _Atomic uint32_t wish;       /* the receiver's, read by the sender: net_read_wanted */
     struct net_offer offer[NET_OFFERS]; /* of message number n: n % NET_OFFERS */
 };
-_Static_assert(sizeof(struct net_counter) == CACHE_LINE, "credit and offers travel in one line");
+_Static_assert(offsetof(struct net_counter, offer[2]) <= CACHE_LINE, "credit and the first offers travel in one line");
 
 struct net_place {               /* where an end's slots are now; writer's, one per (destination | group, channel) */
     _Alignas(CACHE_LINE) _Atomic uint32_t shape_no; /* release store, last; pairs with the acquire of the reader */
