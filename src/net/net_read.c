@@ -26,6 +26,7 @@ static int length_class(uint64_t bytes)
 void net_read_probe(struct net_comm *c)
 {
     struct net_region *own = c->opt.region;
+    c->warm = fault_value("warm") > 0 ? (uint64_t)fault_value("warm") : WARM;
     bool all = c->opt.lend && !fault_hit("read");
     for (int i = 0; i < c->ngroup && all; i++) {
         const struct net_peer *p = &c->peers[c->group[i]];
@@ -104,9 +105,9 @@ void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns
     int class = length_class(bytes);
     struct net_taste *t = &e->taste[class];
     learn(read ? &t->read_ns : &t->slot_ns, ns);
-    if (t->by_slots < WARM || t->read_ns == 0) {
+    if (t->by_slots < e->comm->warm || t->read_ns == 0) {
         t->by_slots += read ? 0 : bytes;
-        tell(e, class, t->by_slots >= WARM);
+        tell(e, class, t->by_slots >= e->comm->warm);
         return;
     }
     bool reading = t->read_ns < t->slot_ns + e->comm->copy_ns[class];
