@@ -58,7 +58,7 @@ static void on_unreachable(void *arg, int host, const char *text)
     for (uno_comm *c = job->comms; c; c = c->next_in_job) {
         int there = 0; /* acquire: pairs with comm_assemble */
         bool ready = atomic_load_explicit(&c->ready, memory_order_acquire) != 0;
-        while (there < c->size && job->host_of[c->job_rank[there]] != host)
+        while (ready && there < c->size && job->host_of[c->job_rank[there]] != host)
             there++;
         if (!ready || there == c->size)
             continue;
@@ -108,7 +108,7 @@ static bool said_goodbye(void *arg, int process)
     bool yes = false;
     pthread_mutex_lock(&job->lock);
     for (uno_comm *c = job->comms; c && !yes; c = c->next_in_job)
-        for (int r = 0; r < c->size && !yes; r++)
+        for (int r = 0; r < c->size && !yes && atomic_load_explicit(&c->ready, memory_order_acquire); r++) /* pairs with comm_assemble */
             if (c->regions[r] && job->members[c->job_rank[r]].process == process) /* acquire: pairs with say_goodbye */
                 yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0;
     pthread_mutex_unlock(&job->lock);

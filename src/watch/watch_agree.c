@@ -200,9 +200,15 @@ static void learn(struct agree *a, uint64_t ballot, const unsigned char *set, ui
 
 /* ---- proposer ---------------------------------------------------------------------------------------------------------------------- */
 
+/* Threads that serve an agreement read the clock before they wait for its lock: now may be a little before then. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+    return now > then ? now - then : 0;
+}
+
 static bool fresh(const struct agree *a, int rank, uint64_t within, uint64_t now)
 {
-    return rank == a->rank || (a->others[rank].heard_ns && now - a->others[rank].heard_ns <= within);
+    return rank == a->rank || (a->others[rank].heard_ns && since(now, a->others[rank].heard_ns) <= within);
 }
 
 static bool calls_now(const struct agree *a, int rank, uint64_t now)
@@ -439,7 +445,7 @@ void agree_tick(struct agree *a, uint64_t now)
         a->resend_ns = now + a->times.retry_ns;
         due_all(a);
     }
-    if (a->phase == IDLE && now >= a->again_ns && (now - a->called_ns >= a->times.calls_ns || all_called(a, now)))
+    if (a->phase == IDLE && now >= a->again_ns && (since(now, a->called_ns) >= a->times.calls_ns || all_called(a, now)))
         propose(a, now);
     advance(a, now);
 }

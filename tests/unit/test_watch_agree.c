@@ -343,6 +343,20 @@ static void excluded(void **state)
     world_free(&w);
 }
 
+/* A thread that read the clock before another one called: no time has passed, nobody is left out. */
+static void clock_of_another_thread(void **state)
+{
+    (void)state;
+    struct agree *a;
+    assert_int_equal(agree_new(0, 3, &times, &a), UNO_OK);
+    agree_call(a, NULL, 1000 * MS);
+    agree_tick(a, 999 * MS);
+    unsigned char bytes[BYTES];
+    agree_write(a, bytes);
+    assert_int_equal(bytes[12], 0); /* it proposes nothing */
+    agree_free(a);
+}
+
 /* Nothing of a message is believed before it is checked. */
 static void nonsense(void **state)
 {
@@ -380,7 +394,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quiet), cmocka_unit_test(alone),    cmocka_unit_test(excluded),
-        cmocka_unit_test(halves), cmocka_unit_test(chaos),   cmocka_unit_test(nonsense),
+        cmocka_unit_test(halves), cmocka_unit_test(chaos),   cmocka_unit_test(nonsense), cmocka_unit_test(clock_of_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
