@@ -14,8 +14,8 @@
 #include <sys/uio.h>
 
 #define WARM 4194304u /* bytes by slots before the first look: new memory is slow until it has been touched */
-#define TRY_FIRST 8   /* messages of a length before the first look at the other way; the next one comes after twice as many ... */
-#define TRY_MOST 1024 /* ... at most this many, but after TRY_FIRST when what it costs has changed by half */
+#define TRY_FIRST 32  /* messages of a length before the first look at the other way; the next one comes after twice as many ... */
+#define TRY_MOST 1024 /* ... at most this many, but after TRY_FIRST when what messages cost has doubled or halved */
 
 static int length_class(uint64_t bytes)
 {
@@ -112,7 +112,7 @@ void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns
     }
     bool reading = t->read_ns < t->slot_ns + e->comm->copy_ns[class];
     uint32_t cost = reading ? t->read_ns : t->slot_ns;
-    if (cost > t->cost_then + t->cost_then / 2 || cost < t->cost_then / 2) {
+    if (cost > 2 * (uint64_t)t->cost_then || cost < t->cost_then / 2) {
         t->cost_then = cost;
         t->interval = TRY_FIRST;
         t->wait = MIN(t->wait, TRY_FIRST);

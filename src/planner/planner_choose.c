@@ -221,7 +221,8 @@ static uno_err add_candidates(struct planner *p, const struct request *req, int 
         TRY(candidate(p, req, algo, channels, c));
         if (!c->kept)
             break;
-        if (list->best < 0 || c->cost_ps < list->c[list->best].cost_ps)
+        /* The closed form is not good for less than a hundredth: that is a tie, and the table's order breaks it. */
+        if (list->best < 0 || c->cost_ps + c->cost_ps / 100 < list->c[list->best].cost_ps)
             list->best = list->count;
         list->count++;
     }
