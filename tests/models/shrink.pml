@@ -11,7 +11,8 @@
  * Broken twins: NO_ADOPT proposes its own value although another was accepted, LOW accepts below what was promised, COUNT_DEAD lets
  * the answers of dead members stand for the living, GUESS takes a silent member for dead (as a closed connection would), HALF lets
  * any half decide, BELIEVE takes a dead member's decision although something later was
- * accepted. N is 3, or 2 with TWO, or 4 with FOUR.
+ * accepted. N is 3, or 2 with TWO, or 4
+ * with FOUR, where ranks 0 and 3 may die, or with ANYONE any two.
  */
 #ifdef TWO
 #define N 2
@@ -28,7 +29,11 @@
 #define BALLOTS 3
 #endif
 #define MOST_DEATHS (N == 4 -> 2 : N - 1)
+#ifdef ANYONE
+#define MAY_DIE(r) true
+#else
 #define MAY_DIE(r) (N < 4 || (r) == 0 || (r) == 3) /* the half with rank 0 is lost */
+#endif
 #define BIT(r) (1 << (r))
 #define COUNT(s) (((s) & 1) + ((s) >> 1 & 1) + ((s) >> 2 & 1) + ((s) >> 3 & 1))
 
