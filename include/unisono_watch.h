@@ -62,6 +62,93 @@ UNO_API uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size
 UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes) UNO_MUST_CHECK;
 UNO_API void uno_keeper_free(uno_keeper *keeper); /* NULL is allowed */
 
+/* What is known of jobs, from records: of a keeper, or of files that were saved (docs/verdict.md). Plain data; one thread uses it.
+ * Everything that structs here point to belongs to the uno_jobs and lives until the next uno_jobs_add or uno_jobs_free. Times are
+ * nanoseconds of the clock of the rank's host; 0 = not known, or not yet. Texts are never NULL unless that is said. */
+typedef struct uno_jobs uno_jobs;
+typedef struct uno_job_call {      /* a collective, as a rank called it */
+    uint32_t number;               /* of the communicator, from 1 */
+    const char *coll, *type;       /* "all_reduce", "float32" */
+    const char *op;                /* "sum"; "" where it has none */
+    int root;                      /* comm rank; -1 where it has none */
+    uint64_t count, bytes;         /* as the call gave it, and the same in bytes */
+    const char *state;             /* "running" "done" "failed" */
+    const char *site;              /* "train.py:212", "program+0x1234"; "" */
+    int waits_for;                 /* job rank whose message it waits for; -1 = nobody, or not noted */
+    uint64_t moved_bytes, total_bytes; /* so far, and at the end; 0 = not counted */
+    uint64_t start_ns, end_ns, wait_since_ns;
+} uno_job_call;
+typedef struct uno_job_message {   /* a send or receive that has not ended */
+    const char *kind;              /* "send" "recv" "isend" "irecv" "announced" */
+    const char *type;
+    int peer, tag;                 /* comm rank; UNO_ANY */
+    uint32_t number;               /* of the pair, from 1; 0 = not known */
+    uint64_t bytes, moved_bytes;
+    int waited, matched;           /* the program stands still for it; its partner is known */
+    const char *site;
+    uint64_t since_ns;
+} uno_job_message;
+typedef struct uno_job_comm {      /* a communicator, as one rank sees it */
+    uint64_t id;                   /* the same on all its ranks */
+    uint32_t epoch;
+    const char *name;              /* "" = none */
+    int rank, size;
+    const int32_t *members;        /* job rank of each; NULL: they are the same */
+    int destroyed;
+    const char *failed;            /* NULL = it works; else the sentence */
+    uint32_t newest;               /* number of the newest collective; 0 = none yet */
+    size_t ncalls, nmessages, nqueued; /* queued: issued and not begun */
+    const uno_job_call *calls;     /* the newest ones, ascending, without gaps, up to `newest` */
+    const uno_job_message *messages;
+} uno_job_comm;
+typedef struct uno_job_rank {
+    int rank;                      /* of the job */
+    const char *status;            /* "unknown" (no record) "reported" "silent" "dead" "left" "never_joined" */
+    const char *host, *program;    /* "" = not known */
+    int pid;                       /* 0 = not known */
+    const char *ended;             /* "" "exit" "signal" "host" */
+    int ended_code;                /* status or signal */
+    const char *run;               /* "" (no look) "runs" "sleeps" "syscall" "disk" "stopped" "traced" "frozen" "zombie" */
+    const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
+    uint32_t cpu_permille;         /* of one processor, during the look */
+    uint64_t taken_ns, taken_real_ns; /* when this was seen, on both clocks */
+    size_t ncomms;
+    const uno_job_comm *comms;
+} uno_job_rank;
+typedef struct uno_job {
+    uint64_t id;
+    int size, reported;            /* ranks, and of how many there is a record */
+    const char *program;           /* of the lowest rank that is known */
+    const uno_job_rank *ranks;     /* `size` of them */
+} uno_job;
+UNO_API uno_err uno_jobs_new(uno_jobs **jobs) UNO_MUST_CHECK;
+/* Add records, one behind the other. UNO_ERR_PARSE: cut, damaged, foreign, or of another version; records before that one are kept. */
+UNO_API uno_err uno_jobs_add(uno_jobs *jobs, const void *records, size_t bytes) UNO_MUST_CHECK;
+UNO_API size_t uno_jobs_count(const uno_jobs *jobs);
+/* UNO_ERR_ARG: there are not so many; UNO_ERR_MEMORY. */
+UNO_API uno_err uno_jobs_get(uno_jobs *jobs, size_t index, const uno_job **job) UNO_MUST_CHECK;
+typedef struct uno_verdict_line { int rank; uint64_t age_ns; const char *text; } uno_verdict_line; /* rank -1: of no single one */
+typedef struct uno_verdict {
+    const char *kind;              /* "dead", "mismatch", ... (docs/verdict.md) */
+    int fault;                     /* 0: a fact, or nothing is wrong */
+    const char *sure;              /* "seen" "likely" "guess" */
+    const char *headline, *what_next, *victims;
+    const char *text;              /* all of it for people, several lines */
+    uint64_t comm_id;              /* 0 = of no communicator */
+    uint32_t number;               /* of the collective; 0 = none */
+    uint64_t age_ns;               /* how long it has been so */
+    int culprits, shown_culprits;  /* number of them; how many stand in culprit */
+    const int32_t *culprit;        /* job ranks */
+    int nvictims;
+    size_t nlines, nothers;
+    const uno_verdict_line *lines; /* evidence */
+    const char *const *others;     /* other faults that do not follow from this one */
+} uno_verdict;
+/* Judge a job. live: the records are of now, and of this host; else they are judged as of when the last was taken. stall_s: what
+ * waits for less is not stuck; 0 = 5 s. UNO_ERR_ARG, UNO_ERR_MEMORY. */
+UNO_API uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, const uno_verdict **verdict) UNO_MUST_CHECK;
+UNO_API void uno_jobs_free(uno_jobs *jobs); /* NULL is allowed */
+
 /* One setting as a running program would see it. Strings are owned by the array; free it with uno_settings_free. */
 typedef struct uno_setting {
     const char *name, *kind, *value, *source, *dflt, *legal, *foreign, *help;

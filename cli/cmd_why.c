@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_why.c - `unisono why`: why does a job stand, or why did it end? The sentence of the judge on what its processes show now, or on
+ * the records they left.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "job.h"
+#include "output.h"
+
+struct why_options {
+    struct job_wanted wanted;
+    double stall_s;
+    const char *flight_dir;
+    bool json;
+};
+
+static void usage(void)
+{
+    printf("usage: unisono why [PID | --job NAME | DIR] [--json] [--stall SECONDS] [--export-flight-recorder DIR]\n\n"
+           "Says in one sentence why a job stands: who, what, where, since when, and what to do. PID is a process of the job, or what\n"
+           "started it; without one it is the only job of this user on this host. DIR is a folder (or a file) of records that a job left\n"
+           "behind, see UNISONO_LEDGER_DIR. A job is not stopped, and does not have to answer.\n\n"
+           "      --job NAME       the number or the program of a job, when there are several\n"
+           "      --stall SECONDS  who waits for less is not stuck (default 1)\n"
+           "      --json           for programs\n"
+           "      --export-flight-recorder DIR\n"
+           "                       also write what is known of each rank to DIR, in the JSON form of PyTorch's flight recorder\n\n"
+           "Exit status: 0 = nothing is wrong, 1 = there is a fault, or a process is stopped, 2 = not done.\n");
+}
+
+/* CLI_GOOD: go on. CLI_BAD: help was asked for. */
+static int parse(int argc, char **argv, struct why_options *o)
+{
+    static const struct option options[] = {{"job", required_argument, NULL, 'n'},   {"json", no_argument, NULL, 'j'},
+                                            {"stall", required_argument, NULL, 's'}, {"export-flight-recorder", required_argument, NULL, 'f'},
+                                            {"help", no_argument, NULL, 'h'},        {0}};
+    char *end;
+    *o = (struct why_options){.wanted = {.command = "why"}, .stall_s = 1.0};
+    opterr = 0;
+    optind = 0;
+    for (int letter, at = 1; (letter = getopt_long(argc, argv, ":h", options, NULL)) != -1; at = optind) {
+        switch (letter) {
+        case 'h': usage(); return CLI_BAD;
+        case 'n': o->wanted.name = optarg; break;
+        case 'j': o->json = true; break;
+        case 'f': o->flight_dir = optarg; break;
+        case 's':
+            o->stall_s = strtod(optarg, &end);
+            if (*end || end == optarg || !(o->stall_s >= 0.001) || o->stall_s > 1e6)
+                return out_error("why", "--stall %s: it is a number of seconds from 0.001 to 1000000", optarg);
+            break;
+        case ':': return out_error("why", "%s needs a value; `unisono why --help`", argv[at]);
+        default: return out_error("why", "there is no option %s; `unisono why --help` lists them", argv[at]);
+        }
+    }
+    if (argc - optind > 1)
+        return out_error("why", "\"%s\" is one too many: one process, folder or file is asked about", argv[optind + 1]);
+    o->wanted.what = optind < argc ? argv[optind] : NULL;
+    if ((o->wanted.what && !*o->wanted.what) || (o->wanted.name && !*o->wanted.name))
+        return out_error("why", "an empty word names no job");
+    return CLI_GOOD;
+}
+
+static void print_people(const struct job_found *found, const uno_verdict *v)
+{
+    char ranks[512];
+    const uno_job *job = found->job;
+    const char *colour = out_colour(stdout, v->fault ? OUT_RED : OUT_GREEN);
+    printf("%sjob %016llx%s: %s, %d of %d rank%s %s\n", colour, (unsigned long long)job->id, out_colour(stdout, OUT_PLAIN),
+           job->program[0] ? job->program : "?", job->reported, job->size, job->size == 1 ? "" : "s",
+           found->live ? "seen on this host" : "in the records");
+    fputs(v->text, stdout);
+    job_standing(job, ranks, sizeof ranks);
+    if (ranks[0])
+        printf("Stopped, held by a debugger, or frozen: rank%s %s\n", strpbrk(ranks, ",-") ? "s" : "", ranks);
+    job_unheard(job, ranks, sizeof ranks);
+    if (ranks[0])
+        printf("Not %s: rank%s %s (%s)\n", found->live ? "asked" : "in the records", job->size - job->reported == 1 ? "" : "s", ranks,
+               found->live ? "on other hosts, or ended before; ask `unisono why` there too" : "their hosts' files are not here");
+}
+
+static int answer(const struct why_options *o, struct job_found *found)
+{
+    const uno_verdict *v;
+    int files = 0;
+    if (uno_jobs_judge(found->jobs, found->index, found->live, o->stall_s, &v) != UNO_OK)
+        return out_error("why", "the records cannot be judged: %s", uno_last_error(NULL));
+    if (o->flight_dir && why_flight("why", found->job, o->flight_dir, &files) != CLI_GOOD)
+        return CLI_ERROR;
+    if (o->json)
+        why_json(found->job, v, found->live);
+    else
+        print_people(found, v);
+    if (files && !o->json)
+        printf("%d file%s written to %s\n", files, files == 1 ? "" : "s", o->flight_dir);
+    /* Where all are stopped nobody waits, and the judge sees no fault. */
+    char standing[512];
+    return v->fault || job_standing(found->job, standing, sizeof standing)[0] ? CLI_BAD : CLI_GOOD;
+}
+
+int cmd_why(int argc, char **argv)
+{
+    struct why_options o;
+    struct job_found found;
+    int rc = parse(argc, argv, &o);
+    if (rc != CLI_GOOD)
+        return rc == CLI_BAD ? CLI_GOOD : rc;
+    rc = job_find(&o.wanted, &found);
+    if (rc == CLI_GOOD && found.live)
+        rc = job_read("why", &found, true);
+    if (rc == CLI_GOOD)
+        rc = answer(&o, &found);
+    job_free(&found);
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.h - what `unisono why` and `unisono top` share: find a job of this user on this host, or in files, and read what is known of it.
+ */
+#ifndef UNO_CLI_JOB_H
+#define UNO_CLI_JOB_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "unisono_watch.h"
+
+struct job_wanted {
+    const char *command;   /* for error sentences */
+    const char *what;      /* a pid, a file or a folder; NULL = none was given */
+    const char *name;      /* of the job: its number, or its program; NULL */
+};
+struct job_found {
+    uno_jobs *jobs;        /* records as they were last read */
+    size_t index;          /* which of them */
+    const uno_job *job;
+    bool live;
+    /* live */
+    uno_keeper *keeper;
+    uint64_t id;
+    int size;
+};
+/* Find the one job that is meant. Returns CLI_GOOD, or CLI_ERROR after a sentence on stderr. job_free in any case. */
+int job_find(const struct job_wanted *wanted, struct job_found *found);
+/* Read a live job anew. look: also what its processes do now, with their stacks. CLI_ERROR after a sentence. */
+int job_read(const char *command, struct job_found *found, bool look);
+void job_free(struct job_found *found);
+
+/* job_files.c: records of a file, or of all "*.facts" of a folder and of its unisono-<uid>. CLI_ERROR: there was nothing to read. */
+int job_read_files(const char *command, const char *path, uno_jobs *jobs);
+
+/* Process pid: does it live, and whose is it? False: there is no such process. */
+bool job_process_owner(int pid, unsigned *uid);
+/* Its name, else a short number; writes into buf and returns it. */
+char *job_comm_name(const uno_job_comm *c, char *buf, size_t buf_bytes);
+/* Job rank of a member; UNO_ANY stays. */
+int job_member(const uno_job_comm *c, int comm_rank);
+/* "2, 5-7": those without a record; those that are stopped, held by a debugger or frozen. "" when there are none. */
+char *job_unheard(const uno_job *job, char *buf, size_t buf_bytes);
+char *job_standing(const uno_job *job, char *buf, size_t buf_bytes);
+bool job_stands(const uno_job_rank *r);
+
+/* why_json.c, why_flight.c */
+void why_json(const uno_job *job, const uno_verdict *v, bool live);
+int why_flight(const char *command, const uno_job *job, const char *dir, int *files);
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_find.c - which job is meant: by process, by name, or the only one of this user on this host. Processes are found in /proc, what
+ * they show is read by the library's keeper; nobody is stopped, and no job needs to help.
+ */
+#include "job.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "output.h"
+
+bool job_process_owner(int pid, unsigned *uid)
+{
+    char path[40], line[256];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "Uid: %*u %u", uid) == 1;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static int parent_of(int pid)
+{
+    char path[40], line[256];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "PPid: %d", &parent) != 1) {
+    }
+    if (f)
+        fclose(f);
+    return parent;
+}
+
+/* Is it a child, or a child's child, of ancestor? */
+static bool descends(int pid, int ancestor)
+{
+    for (int depth = 0; pid > 1 && depth < 64; depth++) {
+        pid = parent_of(pid);
+        if (pid == ancestor)
+            return true;
+    }
+    return false;
+}
+
+/* ---- all jobs of this user -------------------------------------------------------------------------------------------------- */
+
+struct search {
+    int wanted_pid;        /* 0 = none */
+    uno_err wanted_err;    /* what the keeper said of it */
+    char wanted_text[600];
+    int others_version;    /* a process of this user with another version of the library; 0 = none */
+};
+
+static void look_at_all(uno_keeper *keeper, struct search *s)
+{
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        unsigned uid;
+        int pid = isdigit((unsigned char)e->d_name[0]) ? (int)strtol(e->d_name, NULL, 10) : 0;
+        if (pid <= 0 || pid == (int)getpid() || !job_process_owner(pid, &uid) || uid != geteuid())
+            continue;
+        uno_err err = uno_keeper_look(keeper, pid);
+        if (err == UNO_ERR_UNSUPPORTED)
+            s->others_version = pid;
+        if (pid == s->wanted_pid) {
+            s->wanted_err = err;
+            snprintf(s->wanted_text, sizeof s->wanted_text, "%s", err == UNO_OK ? "" : uno_last_error(NULL));
+        }
+    }
+    if (d)
+        closedir(d);
+}
+
+static int read_facts(const char *command, uno_keeper *keeper, bool look, uno_jobs **jobs)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    uno_err err = uno_jobs_new(jobs);
+    if (err == UNO_OK)
+        err = uno_keeper_facts(keeper, look, &data, &bytes);
+    if (err == UNO_OK)
+        err = uno_jobs_add(*jobs, data, bytes);
+    free(data);
+    return err == UNO_OK ? CLI_GOOD : out_error(command, "what the processes show cannot be read: %s", uno_last_error(NULL));
+}
+
+static bool holds_pid(const uno_job *job, int pid)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->ranks[r].pid == pid)
+            return true;
+    return false;
+}
+
+/* A launcher or a shell: one of its descendants is a rank. */
+static bool holds_descendant(const uno_job *job, int pid)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->ranks[r].pid > 0 && descends(job->ranks[r].pid, pid))
+            return true;
+    return false;
+}
+
+static bool has_name(const uno_job *job, const char *name)
+{
+    char id[20];
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)job->id);
+    if (strcmp(job->program, name) == 0 || (strlen(name) >= 4 && strncmp(id, name, strlen(name)) == 0))
+        return true;
+    for (int r = 0; r < job->size; r++)
+        if (strcmp(job->ranks[r].program, name) == 0)
+            return true;
+    return false;
+}
+
+static void list_jobs(uno_jobs *jobs)
+{
+    for (size_t i = 0; i < uno_jobs_count(jobs); i++) {
+        const uno_job *job;
+        if (uno_jobs_get(jobs, i, &job) != UNO_OK)
+            continue;
+        fprintf(stderr, "  --job %016llx  %s, %d rank%s", (unsigned long long)job->id, job->program[0] ? job->program : "?", job->size,
+                job->size == 1 ? "" : "s");
+        int shown = 0;
+        for (int r = 0; r < job->size && shown < 8; r++)
+            if (job->ranks[r].pid)
+                fprintf(stderr, "%s%d", shown++ ? " " : ", pids ", job->ranks[r].pid);
+        fprintf(stderr, "%s\n", job->reported > shown ? " ..." : "");
+    }
+}
+
+/* The one job that is meant. */
+static int choose(const struct job_wanted *w, int pid, struct job_found *found)
+{
+    size_t n = uno_jobs_count(found->jobs), hits = 0;
+    for (int pass = 0; pass < 2 && hits == 0; pass++) {
+        for (size_t i = 0; i < n; i++) {
+            const uno_job *job;
+            if (uno_jobs_get(found->jobs, i, &job) != UNO_OK)
+                return out_error(w->command, "%s", uno_last_error(NULL));
+            bool hit = pass == 0 ? (!w->name || has_name(job, w->name)) && (!pid || holds_pid(job, pid))
+                                 : pid && holds_descendant(job, pid) && (!w->name || has_name(job, w->name));
+            if (!hit)
+                continue;
+            hits++;
+            found->index = i;
+        }
+    }
+    if (hits == 1) {
+        uno_err err = uno_jobs_get(found->jobs, found->index, &found->job);
+        return err == UNO_OK ? CLI_GOOD : out_error(w->command, "%s", uno_last_error(NULL));
+    }
+    if (hits > 1 && pid)
+        out_error(w->command, "process %d has to do with %zu jobs; choose one:", pid, hits);
+    else if (hits > 1)
+        out_error(w->command, "there are %zu jobs%s%s; choose one:", hits, w->name ? " called " : "", w->name ? w->name : "");
+    else if (w->name && n)
+        out_error(w->command, "there is no job \"%s\" %s; there is:", w->name, w->what ? "among these records" : "of this user on this host");
+    else
+        return -1;
+    list_jobs(found->jobs);
+    return CLI_ERROR;
+}
+
+static int wrong_pid(const struct job_wanted *w, int pid)
+{
+    unsigned uid;
+    if (!job_process_owner(pid, &uid))
+        return out_error(w->command, "there is no process %d on this host; when a job is over, its records are read with "
+                         "`unisono %s DIR` (UNISONO_LEDGER_DIR)", pid, w->command);
+    if (uid == geteuid())
+        return CLI_GOOD;
+    struct passwd *p = getpwuid(uid);
+    char number[24];
+    snprintf(number, sizeof number, "#%u", uid);
+    return out_error(w->command, "process %d belongs to another user (%s), and only that user may look at it: sudo -u '%s' unisono %s %d",
+                     pid, p ? p->pw_name : number, p ? p->pw_name : number, w->command, pid);
+}
+
+static int none_found(const struct job_wanted *w, const struct search *s)
+{
+    if (s->wanted_pid && s->wanted_err != UNO_OK && s->wanted_err != UNO_ERR_IN_PROGRESS)
+        return out_error(w->command, "%s", s->wanted_text);
+    if (s->wanted_pid)
+        return out_error(w->command, "process %d has joined no job of this library, or has left it, and so has none of its children",
+                         s->wanted_pid);
+    if (s->others_version)
+        return out_error(w->command, "process %d uses another version of this library, or all its ranks are threads, and no other process of "
+                         "this user is in a job; ask with the tool of that version", s->others_version);
+    return out_error(w->command, "no process of this user on this host is in a job%s; records of a job that is over are read with `unisono %s DIR` "
+                     "(UNISONO_LEDGER_DIR)", w->name ? " of that name, or in any" : "", w->command);
+}
+
+/* From now on only the processes of that job are kept, so that no other one is disturbed. */
+static int keep_only(const struct job_wanted *w, struct job_found *found)
+{
+    uno_keeper *keeper;
+    if (uno_keeper_new(&keeper) != UNO_OK)
+        return out_error(w->command, "%s", uno_last_error(NULL));
+    found->id = found->job->id;
+    found->size = found->job->size;
+    for (int r = 0; r < found->job->size; r++)
+        if (found->job->ranks[r].pid > 0) {
+            uno_err err = uno_keeper_look(keeper, found->job->ranks[r].pid);
+            (void)err; /* it has ended meanwhile */
+        }
+    uno_keeper_free(found->keeper);
+    found->keeper = keeper;
+    return CLI_GOOD;
+}
+
+static int find_live(const struct job_wanted *w, int pid, struct job_found *found)
+{
+    struct search s = {.wanted_pid = pid};
+    int rc = pid ? wrong_pid(w, pid) : CLI_GOOD;
+    found->live = true;
+    if (rc != CLI_GOOD)
+        return rc;
+    if (uno_keeper_new(&found->keeper) != UNO_OK)
+        return out_error(w->command, "%s", uno_last_error(NULL));
+    look_at_all(found->keeper, &s);
+    rc = read_facts(w->command, found->keeper, false, &found->jobs);
+    if (rc == CLI_GOOD)
+        rc = choose(w, pid, found);
+    if (rc == -1)
+        rc = none_found(w, &s);
+    return rc == CLI_GOOD ? keep_only(w, found) : rc;
+}
+
+int job_find(const struct job_wanted *w, struct job_found *found)
+{
+    int64_t pid;
+    *found = (struct job_found){0};
+    if (!w->what)
+        return find_live(w, 0, found);
+    if (access(w->what, F_OK) != 0 && w->what[strspn(w->what, "0123456789")] == 0 && w->what[0])
+        return out_parse_int(w->what, 1, 1 << 30, &pid) ? find_live(w, (int)pid, found)
+                                                        : out_error(w->command, "%s is no process id", w->what);
+    if (uno_jobs_new(&found->jobs) != UNO_OK)
+        return out_error(w->command, "%s", uno_last_error(NULL));
+    int rc = job_read_files(w->command, w->what, found->jobs);
+    if (rc == CLI_GOOD)
+        rc = choose(w, 0, found);
+    return rc == -1 ? out_error(w->command, "%s holds no records", w->what) : rc;
+}
+
+int job_read(const char *command, struct job_found *found, bool look)
+{
+    uno_jobs *jobs = NULL;
+    int rc = read_facts(command, found->keeper, look, &jobs);
+    for (size_t i = 0; rc == CLI_GOOD && i < uno_jobs_count(jobs); i++) {
+        const uno_job *job;
+        if (uno_jobs_get(jobs, i, &job) != UNO_OK || job->id != found->id || job->size != found->size)
+            continue;
+        uno_jobs_free(found->jobs);
+        found->jobs = jobs;
+        found->index = i;
+        found->job = job;
+        return CLI_GOOD;
+    }
+    uno_jobs_free(jobs);
+    return rc == CLI_GOOD ? out_error(command, "the job has ended meanwhile") : rc;
+}
+
+void job_free(struct job_found *found)
+{
+    uno_jobs_free(found->jobs);
+    uno_keeper_free(found->keeper);
+    *found = (struct job_found){0};
+}
+
+/* ---- words --------------------------------------------------------------------------------------------------------------------- */
+
+char *job_comm_name(const uno_job_comm *c, char *buf, size_t buf_bytes)
+{
+    if (c->name[0])
+        snprintf(buf, buf_bytes, "%s", c->name);
+    else
+        snprintf(buf, buf_bytes, "%08llx", (unsigned long long)(c->id >> 32 ^ (c->id & 0xffffffff)));
+    return buf;
+}
+
+int job_member(const uno_job_comm *c, int comm_rank)
+{
+    if (comm_rank < 0 || comm_rank >= c->size)
+        return comm_rank;
+    return c->members ? (int)c->members[comm_rank] : comm_rank;
+}
+
+static bool is_unheard(const uno_job_rank *r)
+{
+    return strcmp(r->status, "unknown") == 0;
+}
+
+bool job_stands(const uno_job_rank *r)
+{
+    return strcmp(r->run, "stopped") == 0 || strcmp(r->run, "traced") == 0 || strcmp(r->run, "frozen") == 0;
+}
+
+/* "0, 2-5": the ranks of which it is so. */
+static char *list_ranks(const uno_job *job, bool (*so)(const uno_job_rank *r), char *buf, size_t buf_bytes)
+{
+    size_t len = 0;
+    buf[0] = 0;
+    for (int r = 0; r < job->size; r++) {
+        int last = r;
+        if (!so(&job->ranks[r]))
+            continue;
+        while (last + 1 < job->size && so(&job->ranks[last + 1]))
+            last++;
+        if (len + 40 > buf_bytes) {
+            snprintf(buf + len, buf_bytes - len, ", ...");
+            break;
+        }
+        len += (size_t)snprintf(buf + len, buf_bytes - len, last > r ? "%s%d-%d" : "%s%d", len ? ", " : "", r, last);
+        r = last;
+    }
+    return buf;
+}
+
+char *job_unheard(const uno_job *job, char *buf, size_t buf_bytes)
+{
+    return list_ranks(job, is_unheard, buf, buf_bytes);
+}
+
+char *job_standing(const uno_job *job, char *buf, size_t buf_bytes)
+{
+    return list_ranks(job, job_stands, buf, buf_bytes);
+}

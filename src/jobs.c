@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * jobs.c - what is known of jobs, for tools (uno_jobs_* in unisono_watch.h): records are sorted by job, shown as plain data, and
+ * judged. Nothing here looks at processes; records come from a keeper or from files.
+ */
+#include "unisono_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "verdict/verdict.h"
+
+struct known_job {
+    struct verdict_facts facts;
+    uno_job job;               /* what is shown of facts, made when it is asked for */
+    uno_job_rank *ranks;
+    uno_job_comm *comms;
+    uno_job_call *calls;
+    uno_job_message *messages;
+    struct verdict *verdict;
+    uno_verdict shown;
+    uno_verdict_line lines[VERDICT_MAX_LINES];
+    const char *others[4];
+    char *text;
+};
+struct uno_jobs {
+    struct known_job **jobs;
+    size_t njobs, cap;
+};
+#define VERDICT_TEXT_ROOM 32768u
+
+uno_err uno_jobs_new(uno_jobs **jobs)
+{
+    if (!jobs)
+        return err_set(UNO_ERR_ARG, "uno_jobs_new: jobs is NULL");
+    *jobs = mem_zalloc(sizeof **jobs);
+    return *jobs ? UNO_OK : UNO_ERR_MEMORY;
+}
+
+static void forget_shown(struct known_job *k)
+{
+    free(k->ranks);
+    free(k->comms);
+    free(k->calls);
+    free(k->messages);
+    k->ranks = NULL;
+    k->comms = NULL;
+    k->calls = NULL;
+    k->messages = NULL;
+}
+
+static void known_free(struct known_job *k)
+{
+    forget_shown(k);
+    verdict_facts_free(&k->facts);
+    free(k->verdict);
+    free(k->text);
+    free(k);
+}
+
+void uno_jobs_free(uno_jobs *jobs)
+{
+    for (size_t i = 0; jobs && i < jobs->njobs; i++)
+        known_free(jobs->jobs[i]);
+    if (jobs)
+        free(jobs->jobs);
+    free(jobs);
+}
+
+/* ---- records ---------------------------------------------------------------------------------------------------------------- */
+
+static uno_err job_of(uno_jobs *jobs, uint64_t id, int size, struct known_job **out)
+{
+    for (size_t i = 0; i < jobs->njobs; i++)
+        if (jobs->jobs[i]->facts.job == id && jobs->jobs[i]->facts.size == size) {
+            *out = jobs->jobs[i];
+            return UNO_OK;
+        }
+    struct known_job *k = mem_zalloc(sizeof *k);
+    uno_err err = k ? verdict_facts_new(&k->facts, size) : UNO_ERR_MEMORY;
+    if (err == UNO_OK)
+        err = mem_grow(&jobs->jobs, &jobs->cap, jobs->njobs + 1, sizeof *jobs->jobs);
+    if (err != UNO_OK) {
+        if (k)
+            known_free(k);
+        return err;
+    }
+    k->facts.job = id;
+    jobs->jobs[jobs->njobs++] = *out = k;
+    return UNO_OK;
+}
+
+static uno_err add_record(uno_jobs *jobs, const void *record, size_t bytes)
+{
+    struct verdict_rank r;
+    struct known_job *k = NULL;
+    TRY(verdict_decode(record, bytes, &r));
+    uno_err err = job_of(jobs, r.job, r.size, &k);
+    if (err != UNO_OK) {
+        verdict_rank_free(&r);
+        return err;
+    }
+    forget_shown(k);
+    return verdict_facts_take(&k->facts, &r);
+}
+
+uno_err uno_jobs_add(uno_jobs *jobs, const void *records, size_t bytes)
+{
+    const unsigned char *data = records;
+    if (!jobs || (!records && bytes))
+        return err_set(UNO_ERR_ARG, "uno_jobs_add: %s is NULL", jobs ? "records" : "jobs");
+    for (size_t at = 0; at < bytes;) {
+        size_t one = 0;
+        uno_err err = verdict_record_bytes(data + at, bytes - at, &one);
+        if (err == UNO_OK && one > bytes - at)
+            err = err_set(UNO_ERR_PARSE, "it is cut: the record has %zu bytes, and only %zu are there", one, bytes - at);
+        if (err == UNO_OK)
+            err = add_record(jobs, data + at, one);
+        if (err != UNO_OK)
+            return err == UNO_ERR_PARSE && at ? err_wrap(err, "behind byte %zu", at) : err;
+        at += one;
+    }
+    return UNO_OK;
+}
+
+size_t uno_jobs_count(const uno_jobs *jobs)
+{
+    return jobs ? jobs->njobs : 0;
+}
+
+/* ---- what is shown ------------------------------------------------------------------------------------------------------------ */
+
+static const char *word(const char *const *words, size_t n, unsigned value)
+{
+    return value < n ? words[value] : "?";
+}
+#define WORD(words, value) word(words, ARRAY_LEN(words), value)
+
+static bool has_op(uint8_t coll)
+{
+    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
+}
+
+static bool has_root(uint8_t coll)
+{
+    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+}
+
+static int job_rank_of(const struct verdict_comm *c, int32_t comm_rank)
+{
+    if (comm_rank < 0 || comm_rank >= c->size)
+        return -1;
+    return c->members ? c->members[comm_rank] : comm_rank;
+}
+
+static void show_call(uno_job_call *to, const struct verdict_event *e, const struct verdict_comm *c)
+{
+    static const char *const states[] = {"", "running", "done", "failed"};
+    *to = (uno_job_call){.number = e->number, .coll = coll_name((uno_coll)e->coll), .type = type_name((uno_type)e->type),
+                         .op = has_op(e->coll) ? op_name(e->op) : "", .root = has_root(e->coll) ? e->root : -1, .count = e->count,
+                         .bytes = e->count * uno_type_bytes((uno_type)e->type), .state = WORD(states, e->state), .site = e->site,
+                         .waits_for = job_rank_of(c, e->waits_for), .moved_bytes = e->bytes_moved, .total_bytes = e->bytes_total,
+                         .start_ns = e->start_ns, .end_ns = e->end_ns, .wait_since_ns = e->wait_since_ns};
+}
+
+static void show_message(uno_job_message *to, const struct verdict_p2p *p)
+{
+    static const char *const kinds[] = {"?", "send", "recv", "isend", "irecv", "announced"};
+    *to = (uno_job_message){.kind = WORD(kinds, p->kind), .type = type_name((uno_type)p->type), .peer = p->peer, .tag = p->tag,
+                            .number = p->number, .bytes = p->bytes, .moved_bytes = p->bytes_moved, .waited = p->waited,
+                            .matched = p->matched, .site = p->site, .since_ns = p->since_ns};
+}
+
+struct places { uno_job_comm *comm; uno_job_call *call; uno_job_message *message; };
+
+static void show_comm(struct places *at, const struct verdict_comm *c)
+{
+    *at->comm++ = (uno_job_comm){.id = c->id, .epoch = c->epoch, .name = c->name, .rank = c->rank, .size = c->size,
+                                 .members = c->members, .destroyed = c->destroyed, .failed = c->failed ? c->failed_text : NULL,
+                                 .newest = c->newest, .ncalls = c->nevents, .nmessages = c->np2p, .nqueued = c->ncalls,
+                                 .calls = at->call, .messages = at->message};
+    for (uint32_t i = 0; i < c->nevents; i++)
+        show_call(at->call++, &c->events[i], c);
+    for (uint32_t i = 0; i < c->np2p; i++)
+        show_message(at->message++, &c->p2p[i]);
+}
+
+static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_rank *r)
+{
+    static const char *const statuses[] = {"unknown", "reported", "silent", "dead", "left", "never_joined"};
+    static const char *const ends[] = {"", "exit", "signal", "host"};
+    static const char *const runs[] = {"", "runs", "sleeps", "syscall", "disk", "stopped", "traced", "frozen", "zombie"};
+    *to = (uno_job_rank){.rank = r->rank, .status = WORD(statuses, r->status), .host = r->host, .program = r->program,
+                         .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
+                         .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,
+                         .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .taken_ns = r->taken_ns,
+                         .taken_real_ns = r->taken_real_ns, .ncomms = r->ncomms, .comms = at->comm};
+    for (uint32_t i = 0; i < r->ncomms; i++)
+        show_comm(at, &r->comms[i]);
+}
+
+static uno_err show_job(struct known_job *k)
+{
+    size_t ncomms = 0, ncalls = 0, nmessages = 0;
+    for (int r = 0; r < k->facts.size; r++)
+        for (uint32_t i = 0; i < k->facts.ranks[r].ncomms; i++) {
+            ncomms++;
+            ncalls += k->facts.ranks[r].comms[i].nevents;
+            nmessages += k->facts.ranks[r].comms[i].np2p;
+        }
+    k->ranks = mem_array((size_t)k->facts.size, sizeof *k->ranks);
+    k->comms = mem_array(ncomms + 1, sizeof *k->comms);
+    k->calls = mem_array(ncalls + 1, sizeof *k->calls);
+    k->messages = mem_array(nmessages + 1, sizeof *k->messages);
+    if (!k->ranks || !k->comms || !k->calls || !k->messages) {
+        forget_shown(k);
+        return UNO_ERR_MEMORY;
+    }
+    struct places at = {k->comms, k->calls, k->messages};
+    k->job = (uno_job){.id = k->facts.job, .size = k->facts.size, .program = "", .ranks = k->ranks};
+    for (int r = 0; r < k->facts.size; r++) {
+        const struct verdict_rank *from = &k->facts.ranks[r];
+        show_rank(&at, &k->ranks[r], from);
+        k->job.reported += from->status != VERDICT_UNKNOWN;
+        if (!k->job.program[0])
+            k->job.program = from->program;
+    }
+    return UNO_OK;
+}
+
+static uno_err known_at(const uno_jobs *jobs, size_t index, struct known_job **k)
+{
+    if (!jobs || index >= jobs->njobs)
+        return err_set(UNO_ERR_ARG, "there is no job %zu among %zu", index, jobs ? jobs->njobs : 0);
+    *k = jobs->jobs[index];
+    return UNO_OK;
+}
+
+uno_err uno_jobs_get(uno_jobs *jobs, size_t index, const uno_job **job)
+{
+    struct known_job *k = NULL;
+    if (!job)
+        return err_set(UNO_ERR_ARG, "uno_jobs_get: job is NULL");
+    TRY(known_at(jobs, index, &k));
+    if (!k->ranks)
+        TRY(show_job(k));
+    *job = &k->job;
+    return UNO_OK;
+}
+
+/* ---- the verdict ----------------------------------------------------------------------------------------------------------------- */
+
+static void show_verdict(struct known_job *k)
+{
+    static const char *const sure[] = {"seen", "likely", "guess"};
+    const struct verdict *v = k->verdict;
+    k->shown = (uno_verdict){.kind = verdict_kind_name(v->kind), .fault = v->fault, .sure = WORD(sure, v->sure),
+                             .headline = v->headline, .what_next = v->what_next, .victims = v->victims, .text = k->text,
+                             .comm_id = v->comm_id, .number = v->number, .age_ns = v->age_ns, .culprits = v->nculprits,
+                             .shown_culprits = MIN(v->nculprits, VERDICT_MAX_CULPRITS), .culprit = v->culprits,
+                             .nvictims = v->nvictims, .nlines = (size_t)v->nlines, .nothers = (size_t)v->nothers,
+                             .lines = k->lines, .others = k->others};
+    for (int i = 0; i < v->nlines; i++)
+        k->lines[i] = (uno_verdict_line){v->lines[i].rank, v->lines[i].age_ns, v->lines[i].text};
+    for (int i = 0; i < MIN(v->nothers, (int)ARRAY_LEN(v->others)); i++)
+        k->others[i] = v->others[i];
+    k->shown.nothers = (size_t)MIN(v->nothers, (int)ARRAY_LEN(v->others));
+}
+
+/* All on the clock of this host, which is the judge's. */
+static void set_now(struct verdict_facts *f)
+{
+    struct timespec real;
+    clock_gettime(CLOCK_REALTIME, &real);
+    f->now_ns = clock_ns();
+    f->now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
+    for (int r = 0; r < f->size; r++)
+        f->offsets[r] = (struct verdict_offset){.known = f->ranks[r].status != VERDICT_UNKNOWN};
+}
+
+uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, const uno_verdict **verdict)
+{
+    struct known_job *k = NULL;
+    if (!verdict || !(stall_s >= 0) || stall_s > 1e9)
+        return err_set(UNO_ERR_ARG, "uno_jobs_judge: %s", verdict ? "stall_s is not from 0 to 1e9" : "verdict is NULL");
+    TRY(known_at(jobs, index, &k));
+    if (!k->verdict)
+        k->verdict = mem_zalloc(sizeof *k->verdict);
+    if (!k->text)
+        k->text = mem_array(VERDICT_TEXT_ROOM, 1);
+    if (!k->verdict || !k->text)
+        return UNO_ERR_MEMORY;
+    k->facts.now_ns = k->facts.now_real_ns = 0;
+    if (live)
+        set_now(&k->facts);
+    k->facts.stall_ns = (uint64_t)(stall_s * 1e9);
+    TRY(verdict_judge(&k->facts, k->verdict));
+    verdict_print(k->verdict, k->text, VERDICT_TEXT_ROOM);
+    show_verdict(k);
+    *verdict = &k->shown;
+    return UNO_OK;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * why_rank.c - one rank of the jobs that why_test.py looks at. why_rank MODE: "loop" all-reduces for ever; "absent": rank 1 does not make the
+ * third call; "idle": two calls, and then nothing. Each rank says when it is there: "RANK PID".
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <unisono.h>
+
+static int failed(const char *what, uno_comm *comm)
+{
+    fprintf(stderr, "%s: %s\n", what, uno_last_error(comm));
+    return 3;
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "loop";
+    uno_comm *comm;
+    static float in[1000], out[1000];
+    if (uno_comm_init_env(&comm, NULL) != UNO_OK)
+        return failed("init", NULL);
+    int rank = uno_comm_rank(comm);
+    for (long i = 0;; i++) {
+        if (i == 2) {
+            printf("%d %d\n", rank, (int)getpid());
+            fflush(stdout);
+        }
+        if (i == 2 && ((strcmp(mode, "absent") == 0 && rank == 1) || strcmp(mode, "idle") == 0))
+            for (;;)
+                pause();
+        if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, comm, NULL) != UNO_OK)
+            return failed("all_reduce", comm);
+        usleep(2000);
+    }
+}

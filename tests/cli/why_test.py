@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""why_test.py UNISONO WHY_RANK - `unisono why` and `unisono top` on real jobs: healthy, with a rank that never calls, with a stopped one,
+on what a killed job left behind; and bad input of every kind. No fixed sleeps: conditions with a limit."""
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+UNISONO, RANK = sys.argv.pop(1), sys.argv.pop(1)
+LIMIT = 30.0
+
+
+def tool(*args, **kw):
+    p = subprocess.run([UNISONO, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False, **kw)
+    return p.returncode, p.stdout, p.stderr
+
+
+def why_json(*args):
+    rc, out, err = tool("why", "--json", *args)
+    return rc, json.loads(out) if out else None, err
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + LIMIT
+    while True:
+        got = condition()
+        if got:
+            return got
+        if time.monotonic() > until:
+            raise AssertionError("waited in vain for " + what)
+        time.sleep(0.02)
+
+
+class Job:
+    """`unisono run -n N why_rank MODE`; pids by rank."""
+
+    def __init__(self, mode, n=3, env=None):
+        self.run = subprocess.Popen([UNISONO, "run", "-n", str(n), "--", RANK, mode], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, **(env or {})))
+        self.pids = {}
+        while len(self.pids) < n:
+            line = self.run.stdout.readline()
+            if not line:
+                raise AssertionError("the job did not begin")
+            rank, pid = line.split()
+            self.pids[int(rank)] = int(pid)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in self.pids.values():
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except OSError:
+                pass
+        self.run.terminate()
+        self.run.communicate(timeout=LIMIT)
+
+    def kind(self, wanted, *args):
+        """Ask until the verdict is of that kind."""
+        def ask():
+            rc, answer, err = why_json(str(self.pids[0]), *args)
+            self.last = (rc, answer, err)
+            return answer and answer["verdict"]["kind"] == wanted
+        try:
+            wait_for(ask, wanted)
+        except AssertionError as e:
+            raise AssertionError("%s; the last answer was %s" % (e, self.last)) from e
+        return self.last[:2]
+
+
+class Live(unittest.TestCase):
+    def test_healthy(self):
+        with Job("loop") as job:
+            rc, out, err = tool("why", str(job.pids[2]))
+            self.assertEqual((rc, err), (0, ""))
+            self.assertRegex(out, r"^job [0-9a-f]{16}: why_rank, 3 of 3 ranks seen on this host\nnothing is wrong: ")
+
+    def test_never_called(self):
+        with Job("absent") as job:
+            rc, answer = job.kind("rank_absent")
+            verdict = answer["verdict"]
+            self.assertEqual((rc, verdict["fault"], verdict["culprits"], verdict["number"]), (1, True, [1], 3))
+            self.assertIn("rank 1 (pid %d" % job.pids[1], verdict["headline"])
+            self.assertIn("pause", verdict["headline"])
+            self.assertEqual((answer["format"], answer["live"], answer["size"], answer["reported"], answer["not_asked"]), (1, True, 3, 3, []))
+            ranks = {r["rank"]: r for r in answer["ranks"]}
+            self.assertEqual({r: ranks[r]["pid"] for r in ranks}, job.pids)
+            last = ranks[0]["communicators"][0]["last"]
+            self.assertEqual((last["number"], last["collective"], last["type"], last["op"], last["count"], last["state"], last["waits_for"]),
+                             (3, "all_reduce", "float32", "sum", 1000, "running", 1))
+            begin = time.monotonic()
+            rc, out, _ = tool("why", str(job.pids[0]))
+            self.assertLess(time.monotonic() - begin, 1.0)
+            self.assertEqual(rc, 1)
+            self.assertIn("what to do: ", out)
+            self.assertIsNone(job.run.poll(), "the job goes on")
+
+    def test_long_patience(self):
+        with Job("absent") as job:
+            job.kind("rank_absent")
+            self.assertEqual(tool("why", str(job.pids[0]), "--stall", "1000")[0], 0)
+
+    def test_stopped(self):
+        with Job("loop") as job:
+            os.kill(job.pids[2], signal.SIGSTOP)
+            rc, answer = job.kind("stopped")
+            self.assertEqual((rc, answer["verdict"]["culprits"]), (1, [2]))
+            self.assertEqual(answer["stopped"], [2])
+
+    def test_all_stopped(self):
+        """No steward can help, and nobody waits: who is stopped waits for nobody."""
+        with Job("loop") as job:
+            for pid in job.pids.values():
+                os.kill(pid, signal.SIGSTOP)
+            answer = wait_for(lambda: (lambda a: a if a["stopped"] == [0, 1, 2] else None)(why_json(str(job.pids[0]))[1]), "all to stop")
+            self.assertEqual(answer["reported"], 3)
+            rc, out, _ = tool("why", str(job.pids[0]))
+            self.assertEqual(rc, 1)
+            self.assertIn("Stopped, held by a debugger, or frozen: ranks 0-2\n", out)
+
+    def test_by_launcher_and_by_number(self):
+        with Job("absent") as job:
+            _, answer = job.kind("rank_absent")
+            self.assertEqual(why_json(str(job.run.pid))[1]["job"], answer["job"])
+            self.assertEqual(why_json("--job", answer["job"])[1]["job"], answer["job"])
+            self.assertEqual(why_json("--job", answer["job"][:12])[1]["job"], answer["job"])
+
+    def test_several(self):
+        with Job("loop", 2) as one, Job("loop", 2) as two:
+            rc, out, err = tool("why")
+            self.assertEqual((rc, out), (2, ""))
+            self.assertRegex(err, r"^unisono why: there are \d+ jobs; choose one:\n")
+            for job in one, two:
+                self.assertRegex(err, r"(?m)^  --job [0-9a-f]{16}  why_rank, 2 ranks, pids (%d %d|%d %d)$" % (
+                    job.pids[0], job.pids[1], job.pids[1], job.pids[0]))
+            rc, _, err = tool("why", "--job", "why_rank")
+            self.assertEqual(rc, 2)
+            self.assertIn("jobs called why_rank; choose one:", err)
+            rc, _, err = tool("why", "--job", "no-such-program")
+            self.assertEqual(rc, 2)
+            self.assertIn('there is no job "no-such-program" of this user on this host; there is:', err)
+
+    def test_flight_recorder(self):
+        with Job("absent") as job, tempfile.TemporaryDirectory() as folder:
+            job.kind("rank_absent")
+            rc, out, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/fr")
+            self.assertEqual((rc, err), (1, ""))
+            self.assertIn("3 files written to", out)
+            for rank in range(3):
+                with open("%s/fr/comm_lib_trace_rank_%d.json" % (folder, rank), encoding="utf-8") as f:
+                    dump = json.load(f)
+                self.assertEqual(dump["rank"], rank)
+                self.assertEqual(json.loads(dump["pg_config"]["0"]["ranks"]), [0, 1, 2])
+                last = dump["entries"][-1]
+                self.assertEqual([last["collective_seq_id"], last["state"], last["profiling_name"], last["input_sizes"], last["input_dtypes"]],
+                                 [2 if rank == 1 else 3, "completed" if rank == 1 else "started", "unisono:all_reduce", [[1000]], ["Float"]])
+                self.assertLess(abs(last["time_created_ns"] / 1e9 - time.time()), 2 * LIMIT)
+                self.assertEqual(dump["pg_status"]["0"]["last_completed_collective"], 2)
+            rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", "/dev/null/no")
+            self.assertEqual(rc, 2)
+            self.assertIn("cannot be made", err)
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def leave(self):
+        """A job whose rank 1 was killed; the path of the folder of its records."""
+        with Job("loop", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
+            # The launcher looks at its ranks twice a second, and 2 ms lie between two calls.
+            wait_for(lambda: why_json(str(job.pids[1]))[1]["ranks"][1]["communicators"][0]["newest"] > 600, "600 calls")
+            os.kill(job.pids[1], signal.SIGKILL)
+            job.run.wait(timeout=LIMIT)
+            self.pid = job.pids[1]
+        below = "%s/unisono-%d" % (self.folder, os.getuid())
+        wait_for(lambda: os.path.isdir(below) and [f for f in os.listdir(below) if f.endswith(".facts")], "records")
+        return below
+
+    def bad(self, path, text, rc=2):
+        got, out, err = tool("why", path)
+        self.assertEqual((got, out), (rc, ""), err)
+        self.assertRegex(err, text)
+
+    def test_killed(self):
+        below = self.leave()
+        for path in self.folder, below:
+            rc, answer, err = why_json(path)
+            self.assertEqual((rc, err), (1, ""))
+            self.assertEqual((answer["live"], answer["verdict"]["kind"], answer["verdict"]["culprits"]), (False, "dead", [1]))
+            self.assertIn("rank 1 (pid %d" % self.pid, answer["verdict"]["headline"])
+            self.assertIn("signal 9 (SIGKILL)", answer["verdict"]["headline"])
+        rc, out, _ = tool("why", self.folder)
+        self.assertEqual(rc, 1)
+        self.assertIn("in the records", out.splitlines()[0])
+
+    def test_damaged(self):
+        below = self.leave()
+        name = sorted(f for f in os.listdir(below) if f.endswith(".facts"))[0]
+        with open(os.path.join(below, name), "rb") as f:
+            good = f.read()
+        cases = {"cut": (good[:-7], r"cut"), "head": (good[:20], r"."), "foreign": (b"#!/bin/sh\n" * 50, r"not a record|no record|magic|is not"),
+                 "empty": (b"", r"the file is empty"), "flipped": (good[:200] + bytes([good[200] ^ 1]) + good[201:], r"damaged|checksum"),
+                 "version": (good[:8] + b"\x63" + good[9:], r"version")}
+        for case, (data, text) in cases.items():
+            with self.subTest(case):
+                path = os.path.join(self.folder, case + ".bin")
+                with open(path, "wb") as f:
+                    f.write(data)
+                self.bad(path, r"^unisono why: " + re.escape(path) + ": .*(" + text + ")")
+        # Beside good ones: told, and left out.
+        with open(os.path.join(below, "zz.facts"), "wb") as f:
+            f.write(good[:100])
+        rc, out, err = tool("why", below)
+        self.assertEqual(rc, 1)
+        self.assertIn("zz.facts: ", err)
+        self.assertIn("SIGKILL", out)
+
+    def test_nothing_there(self):
+        self.bad(self.folder, r"holds no records \(\*\.facts\)")
+        self.bad(self.folder + "/not-there", r"not-there: No such file or directory; legal is a process id, a file of records, or a folder")
+        os.mkfifo(self.folder + "/pipe")
+        self.bad(self.folder + "/pipe", r"pipe: it is no file of records")
+
+
+class Bad(unittest.TestCase):
+    def refused(self, args, text, **kw):
+        rc, out, err = tool(*args, **kw)
+        self.assertEqual((rc, out), (2, ""), err)
+        self.assertRegex(err, text)
+
+    def test_pids(self):
+        child = subprocess.Popen(["true"])
+        child.wait()
+        self.refused(["why", str(child.pid)], r"there is no process %d on this host" % child.pid)
+        child = subprocess.Popen(["sleep", "1000"])
+        try:
+            self.refused(["why", str(child.pid)], r"process %d has joined no job of this library, or has left it" % child.pid)
+        finally:
+            child.kill()
+            child.wait()
+        self.refused(["why", "99999999999"], r"99999999999 is no process id")
+
+    def test_other_version(self):
+        fd = os.memfd_create("unisono-board", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        os.ftruncate(fd, 65 * 4096)
+        fcntl.fcntl(fd, 1033, 0x0002 | 0x0004)  # F_ADD_SEALS: no shrinking, no growing
+        try:
+            self.refused(["why", str(os.getpid())], r"process %d uses another version of this library" % os.getpid())
+        finally:
+            os.close(fd)
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "needs root, to be somebody else")
+    def test_other_user(self):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        if subprocess.run(nobody + [UNISONO, "version"], capture_output=True, check=False).returncode:
+            self.skipTest("the program is in a folder that others cannot read")
+        with Job("loop", 2) as job:
+            def as_nobody(*args):
+                p = subprocess.run(nobody + [UNISONO, "why", *args], capture_output=True, text=True, timeout=LIMIT, check=False)
+                return p.returncode, p.stdout, p.stderr
+            rc, out, err = as_nobody(str(job.pids[0]))
+            self.assertEqual((rc, out), (2, ""))
+            self.assertIn("process %d belongs to another user (root), and only that user may look at it" % job.pids[0], err)
+            rc, out, err = as_nobody()
+            self.assertEqual((rc, out), (2, ""))
+            self.assertIn("no process of this user on this host is in a job", err)
+
+    def test_options(self):
+        self.refused(["why", "--frobnicate"], r"there is no option --frobnicate")
+        self.refused(["why", "1", "2"], r'"2" is one too many')
+        self.refused(["why", "--job"], r"--job needs a value")
+        self.refused(["why", "--stall", "soon"], r"--stall soon: it is a number of seconds")
+        self.refused(["why", ""], r"an empty word names no job")
+        self.assertEqual(tool("why", "--help")[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
