@@ -233,6 +233,7 @@ uno_err engine_not_issued(uno_comm *comm, const char *what, uno_err err);
 static inline const char *p2p_word(const struct p2p_request *r) { return r->send ? "a send" : "a receive"; }
 static inline const char *op_word(const struct op *op) { return op->p2p ? p2p_word(op->p2p) : coll_name(op->req.coll); }
 void engine_kick(void);                  /* wake, or start, the progress thread */
+bool engine_is_progress(void);           /* is this the progress thread? */
 void engine_forked(void);                /* in a forked child: it has no progress thread yet */
 void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
@@ -401,6 +402,7 @@ uno_err group_note_join(const struct group_join *join);
 /* ---- stream.c --------------------------------------------------------------------------------------------------------- */
 /* May op start, as far as its stream is concerned? */
 bool stream_ready(struct op *op);
+int32_t stream_waiter(void);             /* a thread that waits in uno_stream_synchronize or uno_event_synchronize; 0 = none */
 uno_err stream_append(struct op *op);
 void stream_op_done(struct op *op, uno_err err);
 void streams_forked(void);               /* in a forked child */

@@ -41,6 +41,16 @@ static uint64_t next_order(void)
     return atomic_fetch_add_explicit(&order, 1, memory_order_relaxed) + 1;
 }
 
+/* What the progress thread moves, a thread of the program waits for on a stream, or nobody does: then the program's thread stays
+ * noted, as a negative number. */
+static int32_t who_waits(const struct ledger_notes *n)
+{
+    if (!engine_is_progress())
+        return gettid();
+    int32_t tid = stream_waiter();
+    return tid ? tid : n->tid > 0 ? -n->tid : n->tid;
+}
+
 static void write_wait(uno_comm *c, const struct exec_progress *p, uint64_t now)
 {
     struct ledger_notes *n = c->notes;
@@ -59,7 +69,7 @@ static void write_wait(uno_comm *c, const struct exec_progress *p, uint64_t now)
     n->bytes = p->bytes;
     n->bytes_all = p->bytes_all;
     n->order = c->current->order;
-    n->tid = gettid();
+    n->tid = who_waits(n);
     notes_end(&n->wait_seq);
     c->event->waits_for = rank;
 }
@@ -72,7 +82,7 @@ void note_wait(uno_comm *c, uint64_t now)
     } else if (now >= c->p2p_noted_ns + AGAIN_NS) {
         c->p2p_noted_ns = now;
         c->p2p_waited = p2p_note_waits(c->p2p);
-        n->tid = gettid();
+        n->tid = who_waits(n);
         n->noted_ns = now;
     }
     if (!c->current)

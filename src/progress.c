@@ -16,6 +16,13 @@ static struct {
     bool running, kicked;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
+static _Thread_local bool is_progress;
+
+bool engine_is_progress(void)
+{
+    return is_progress;
+}
+
 /* Progress thread: room for all communicators of the process. */
 struct snapshot { uno_comm **comms; size_t cap; };
 
@@ -50,6 +57,7 @@ static void progress_round(struct snapshot *all, bool *moved, bool *busy, bool l
 static void *progress_main(void *arg)
 {
     (void)arg;
+    is_progress = true;
     unsigned idle = 0;
     struct snapshot all = {NULL, 0};
     for (;;) {

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* One uno_event_record. Who waits for an event waits for the mark that it had then, whatever is recorded later. */
 struct mark {
@@ -37,6 +38,12 @@ struct uno_stream {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a stream became empty, or a mark was completed */
 static struct uno_stream *streams;
+static _Atomic int32_t waiting_tid; /* a thread of the program that waits for one; relaxed: reports alone read it, and look again */
+
+int32_t stream_waiter(void)
+{
+    return atomic_load_explicit(&waiting_tid, memory_order_relaxed);
+}
 
 void streams_forked(void)
 {
@@ -156,6 +163,7 @@ void stream_op_done(struct op *op, uno_err err)
 static void wait_changed(void)
 {
     struct timespec until;
+    atomic_store_explicit(&waiting_tid, gettid(), memory_order_relaxed);
     pthread_mutex_unlock(&lock);
     engine_kick();
     clock_gettime(CLOCK_REALTIME, &until);
@@ -190,13 +198,22 @@ static uno_err result_locked(const struct uno_stream *s)
     return s->err == UNO_OK ? UNO_OK : err_set(s->err, "%s", s->text);
 }
 
+static void waited(void)
+{
+    if (stream_waiter() == gettid())
+        atomic_store_explicit(&waiting_tid, 0, memory_order_relaxed);
+}
+
 uno_err uno_stream_synchronize(uno_stream *s)
 {
     if (!s)
         return UNO_OK;
     pthread_mutex_lock(&lock);
-    while (s->head)
-        wait_changed();
+    if (s->head) {
+        while (s->head)
+            wait_changed();
+        waited();
+    }
     uno_err err = result_locked(s);
     pthread_mutex_unlock(&lock);
     return err;
@@ -297,8 +314,11 @@ uno_err uno_event_synchronize(uno_event *e)
     struct mark *m = e->last;
     if (m)
         m->refs++;
-    while (m && !m->done)
-        wait_changed();
+    if (m && !m->done) {
+        while (!m->done)
+            wait_changed();
+        waited();
+    }
     uno_err err = mark_result(m);
     mark_unref(m);
     pthread_mutex_unlock(&lock);

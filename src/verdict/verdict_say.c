@@ -183,17 +183,42 @@ static const char *last_site(const struct verdict_rank *r)
     return site;
 }
 
+/* "step+0x2c (program)" or "program+0x2c": a frame of the C library, the loader, the kernel's page or ours says nothing of the program. */
+static bool is_foreign(const char *frame, size_t len)
+{
+    static const char *const modules[] = {"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "ld-2", "ld.so", "libunisono.so", "[vdso]"};
+    size_t from = len;
+    while (from > 0 && frame[from - 1] != '(')
+        from--;
+    for (size_t i = 0; i < ARRAY_LEN(modules); i++)
+        if (strncmp(frame + from, modules[i], strlen(modules[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The line of the stack that tells most: the first one of the program itself, else the first one. */
+static const char *telling_frame(const char *stack)
+{
+    for (const char *s = stack; *s && strncmp(s, "main thread:", 12) != 0;) {
+        size_t len = strcspn(s, "\n");
+        if (!is_foreign(s, len))
+            return s;
+        s += len + (s[len] == '\n');
+    }
+    return strncmp(stack, "main thread:", 12) == 0 ? "" : stack;
+}
+
 /* " in step() at train.py:212", " in step+0x2c (program)", "; last seen at train.py:212", or nothing. */
 static void say_place(struct out *o, const struct verdict_rank *r)
 {
     const struct verdict_process *p = &r->process;
-    const char *in = strstr(p->python, " in ");
+    const char *in = strstr(p->python, " in "), *frame = telling_frame(p->stack);
     if (in)
         say(o, " in %s at %.*s", in + 4, (int)(in - p->python), p->python);
     else if (p->python[0])
         say(o, " at %s", p->python);
-    else if (p->stack[0])
-        say(o, " in %.*s", (int)MIN(strcspn(p->stack, "\n"), (size_t)96), p->stack);
+    else if (frame[0])
+        say(o, " in %.*s", (int)MIN(strcspn(frame, "\n"), (size_t)96), frame);
     else if (last_site(r)[0])
         say(o, "; last seen at %s", last_site(r));
 }

@@ -123,7 +123,7 @@ struct ledger_notes {
     uint64_t noted_ns;
     uint64_t step, steps, bytes, bytes_all; /* done so far, and of the whole operation on this rank */
     uint64_t order;                   /* as in ledger_call */
-    int32_t tid;                      /* the thread that waits */
+    int32_t tid;                      /* the thread that waits; negative: ours does, and that one of the program did last */
     /* tiled operations: changes whenever one moves; relaxed, a sign of life */
     _Alignas(CACHE_LINE) _Atomic uint64_t moves;
     /* written by the walk lock's holder for itself */

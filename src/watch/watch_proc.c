@@ -8,9 +8,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "watch/watch_syscalls.h"
@@ -219,6 +222,79 @@ void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid)
     (void)thread_times(pid, look->tid, &cpu, &look->queue_ns);
     look->cpu_ns = process_cpu_ns(pid);
     look->at_ns = clock_ns();
+}
+
+/* Pipes and terminals; a socket may have a time limit, drivers do as they like, a file's reader is in state D. */
+static bool restarts_on(int32_t pid, uint64_t fd)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)fd);
+    if (stat(path, &st) != 0)
+        return false;
+    unsigned dev = S_ISCHR(st.st_mode) ? major(st.st_rdev) : 0;
+    return S_ISFIFO(st.st_mode) || dev == 4 || dev == 5 || (dev >= 136 && dev <= 143); /* consoles, tty, pts */
+}
+
+/* The calls that go on after a handler, of those in which threads are found waiting. Whatever is not known to is left alone. */
+static bool restarts(int32_t pid, long number, const uint64_t *args)
+{
+    switch (number) {
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_flock:
+    case SYS_fcntl: return true;
+    case SYS_read:
+    case SYS_readv:
+    case SYS_write:
+    case SYS_writev: return restarts_on(pid, args[0]);
+    case SYS_futex: {
+        uint64_t command = args[1] & FUTEX_CMD_MASK;
+        return (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && args[3] == 0; /* without a time limit */
+    }
+    default: return false;
+    }
+}
+
+/* Where the system call may not be read (it needs the right to trace), the kernel's function in which it sleeps tells less. */
+static bool restarts_in(const char *wchan)
+{
+    static const char *const names[] = {"pipe_read", "anon_pipe_read", "pipe_write", "anon_pipe_write", "do_wait", "n_tty_read"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(wchan, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_undisturbed(int32_t pid, int32_t tid)
+{
+    char text[256], state = proc_state(pid, tid);
+    if (read_path(text, sizeof text, "/proc/%d/task/%d/syscall", (int)pid, (int)tid)) {
+        unsigned long long args[4];
+        long number;
+        if (strncmp(text, "running", 7) == 0)
+            return state == 'R';
+        if (sscanf(text, "%ld %llx %llx %llx %llx", &number, &args[0], &args[1], &args[2], &args[3]) == 5)
+            return restarts(pid, number, (uint64_t[]){args[0], args[1], args[2], args[3]});
+        return sscanf(text, "%ld", &number) == 1 && number == -1; /* asleep in no system call, as for a page */
+    }
+    if (state == 'R')
+        return true;
+    (void)read_path(text, sizeof text, "/proc/%d/task/%d/wchan", (int)pid, (int)tid);
+    first_line(text);
+    return state == 'S' && restarts_in(text);
+}
+
+bool proc_spot(int32_t pid, int32_t tid, struct proc_spot *spot)
+{
+    char text[4096];
+    *spot = (struct proc_spot){0};
+    /* The switches first: whoever sleeps between the two is found out by the next look. */
+    if (!read_path(text, sizeof text, "/proc/%d/task/%d/status", (int)pid, (int)tid) ||
+        !number_after(text, "voluntary_ctxt_switches:", 10, &spot->switches))
+        return false;
+    spot->undisturbed = is_undisturbed(pid, tid);
+    return true;
 }
 
 /* The system call a thread is in; only who may trace the process may read it (a setting of the kernel), wchan is seen by more. */

@@ -16,6 +16,8 @@
 
 #define TICK_NS 1000000000ull
 #define LOOK_NS 2000000000ull  /* an older look says nothing about the present */
+#define TWICE_NS 1000000ull     /* at least so far apart are the two looks at a thread before it is asked for its stack */
+#define NOTED_NS 1000000000ull
 #define MOST_DESTROYED 16      /* communicators of a process that are remembered after they were destroyed */
 
 /* ---- what is mapped ----------------------------------------------------------------------------------------------------- */
@@ -251,8 +253,8 @@ SEQLOCK_READER static int32_t calling_thread(const struct records *rec)
         if (!rec->comms[i].region)
             continue;
         struct ledger_notes *n = ledger_notes(rec->comms[i].region);
-        if (n->tid > 0 && (tid == 0 || n->noted_ns > newest)) { /* each is one word; a wrong one only costs the answer */
-            tid = n->tid;
+        if (n->tid != 0 && n->tid != INT32_MIN && (tid == 0 || n->noted_ns > newest)) { /* one word; a wrong one only costs the answer */
+            tid = abs(n->tid);
             newest = n->noted_ns;
         }
     }
@@ -288,8 +290,34 @@ static void look_at(struct watch *w, struct peer *p)
     if (!rec->page)
         return;
     want_position(w, p);
-    rec->asked[0] = tid > 0 && tid != p->eye.pid && stack_ask(rec->page, 0, tid);
-    rec->asked[1] = stack_ask(rec->page, 1, p->eye.pid);
+    (void)proc_spot(p->eye.pid, rec->look.tid, &rec->spot[0]);
+    (void)proc_spot(p->eye.pid, p->eye.pid, &rec->spot[1]);
+}
+
+/* Does that thread sleep inside a wait of ours? The wait notes itself every 20 ms and says in the region that it sleeps. */
+SEQLOCK_READER static bool sleeps_inside(const struct records *rec, int32_t tid, uint64_t now)
+{
+    for (size_t i = 0; i < rec->ncomms; i++) {
+        const struct net_region *r = rec->comms[i].region;
+        if (r && atomic_load_explicit(&r->sleeping, memory_order_relaxed) && ledger_notes(r)->tid == tid &&
+            ledger_notes(r)->noted_ns + NOTED_NS > now)
+            return true;
+    }
+    return false;
+}
+
+static bool ask(struct records *rec, int place, int32_t tid)
+{
+    return stack_ask(rec->page, place, tid, sleeps_inside(rec, tid, clock_ns()) ? NULL : &rec->spot[place]);
+}
+
+static void ask_stacks(struct peer *p)
+{
+    struct records *rec = &p->records;
+    if (!rec->page)
+        return;
+    rec->asked[0] = rec->look.tid != p->eye.pid && ask(rec, 0, rec->look.tid);
+    rec->asked[1] = ask(rec, 1, p->eye.pid);
 }
 
 /* Answers of the look before, which nobody fetched, give their places back. */
@@ -303,15 +331,24 @@ static void look_end(struct records *rec)
     memset(rec->asked, 0, sizeof rec->asked);
 }
 
+static bool looked_at(const struct watch *w, const struct peer *p)
+{
+    return peer_is_local(w, p) && p->state == PEER_ALIVE && !p->ended_ns;
+}
+
 void report_begin(struct watch *w)
 {
-    for (int i = 0; i < w->npeers; i++) {
-        struct peer *p = &w->peers[i];
-        if (!peer_is_local(w, p) || p->state != PEER_ALIVE || p->ended_ns)
-            continue;
-        look_end(&p->records);
-        look_at(w, p);
-    }
+    uint64_t began = clock_ns(), now;
+    for (int i = 0; i < w->npeers; i++)
+        if (looked_at(w, &w->peers[i])) {
+            look_end(&w->peers[i].records);
+            look_at(w, &w->peers[i]);
+        }
+    if ((now = clock_ns()) < began + TWICE_NS) /* stacks are asked for after a second look */
+        usleep((useconds_t)((began + TWICE_NS - now) / 1000 + 1));
+    for (int i = 0; i < w->npeers; i++)
+        if (looked_at(w, &w->peers[i]))
+            ask_stacks(&w->peers[i]);
     w->look_ns = clock_ns();
 }
 
@@ -330,14 +367,14 @@ static void fill_stack(struct records *rec, struct verdict_process *v)
         stack_take(rec->page, 0, v->stack, sizeof v->stack, &inside);
     if (rec->asked[1])
         stack_take(rec->page, 1, main_stack, sizeof main_stack, &main_inside);
-    bool one = !rec->asked[0]; /* the main thread is the one that calls us */
+    bool one = rec->look.tid == rec->look.pid; /* the main thread is the one that calls us */
     memset(rec->asked, 0, sizeof rec->asked);
     if (one) {
         snprintf(v->stack, sizeof v->stack, "%s", main_stack);
         inside = main_inside;
-    } else if (v->stack[0] && main_stack[0] && strlen(v->stack) + strlen(main_stack) + 16 < sizeof v->stack) {
+    } else if (main_stack[0] && strlen(v->stack) + strlen(main_stack) + 16 < sizeof v->stack) {
         size_t len = strlen(v->stack);
-        snprintf(v->stack + len, sizeof v->stack - len, "\nmain thread:\n%s", main_stack);
+        snprintf(v->stack + len, sizeof v->stack - len, "%smain thread:\n%s", len ? "\n" : "", main_stack);
     }
     v->in_library = v->in_library || inside;
 }
@@ -385,7 +422,7 @@ static void fill_process(struct watch *w, struct peer *p, struct verdict_process
         v->run_since_ns = p->mute ? MIN(rec->state_since_ns, p->beat_ns + w->tick_step_ns) : rec->state_since_ns;
     if (!rec->page)
         return;
-    v->in_library = waits_inside(rec);
+    v->in_library = waits_inside(rec) || sleeps_inside(rec, rec->look.tid, clock_ns());
     fill_stack(rec, v);
     fill_position(rec, v, w->look_ns);
 }

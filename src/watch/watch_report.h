@@ -41,6 +41,7 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     uint64_t state_since_ns;
     /* the present look */
     struct proc_look look;
+    struct proc_spot spot[BOARD_STACKS]; /* of the threads to ask, when the look began */
     bool asked[BOARD_STACKS];
     uint32_t position_wanted;
 };

@@ -166,7 +166,15 @@ static bool claim(struct board_stack *s)
     return true;
 }
 
-bool stack_ask(struct board_page *p, int place, int32_t tid)
+/* Between this look and the signal lie some microseconds. A thread that enters a sleep in them is woken; that it has not slept since
+ * the look before makes it unlikely, nothing makes it impossible. */
+static bool may_disturb(int32_t pid, int32_t tid, const struct proc_spot *before)
+{
+    struct proc_spot now;
+    return !before || (before->undisturbed && proc_spot(pid, tid, &now) && now.undisturbed && now.switches == before->switches);
+}
+
+bool stack_ask(struct board_page *p, int place, int32_t tid, const struct proc_spot *before)
 {
     struct board_stack *s = &p->stacks[place];
     int sig = atomic_load_explicit(&p->stack_signal, memory_order_acquire); /* pairs with the release in stack_serve */
@@ -178,7 +186,7 @@ bool stack_ask(struct board_page *p, int place, int32_t tid)
     s->tid = tid;
     s->frames = 0;
     atomic_store_explicit(&s->state, STACK_WANTED, memory_order_release); /* pairs with the acquire in on_signal */
-    if (syscall(SYS_tgkill, p->pid, tid, sig) == 0)
+    if (may_disturb(p->pid, tid, before) && syscall(SYS_tgkill, p->pid, tid, sig) == 0)
         return true;
     atomic_store_explicit(&s->state, STACK_FREE, memory_order_release);
     return false;

@@ -8,6 +8,7 @@
 #define UNO_WATCH_STACK_H
 
 #include "watch/watch_board.h"
+#include "watch/watch_proc.h"
 
 /* The owner's side. serve: install the handler once a process, answer requests on this page. */
 void stack_serve(struct board_page *p);
@@ -15,8 +16,10 @@ void stack_forget(struct board_page *p);
 void stack_forked(void);
 void stack_check(struct board_page *p); /* now and then: has the program taken the signal after all? Then no more requests */
 
-/* The asker's side, in two steps, so that many can be asked before one waits. place: 0 = the thread that calls us, 1 = main. */
-bool stack_ask(struct board_page *p, int place, int32_t tid);
+/* The asker's side, in two steps, so that many can be asked before one waits. place: 0 = the thread that calls us, 1 = main.
+ * before: what proc_spot said a moment ago; NULL = it waits inside a call of ours, which takes an interruption. False: not asked, also
+ * when the signal could end a sleep or a timed wait of the program early. */
+bool stack_ask(struct board_page *p, int place, int32_t tid, const struct proc_spot *before);
 bool stack_ready(struct board_page *p, int place);
 /* Addresses to lines "function+0x2c (program)", top first; gives the place back. buf "": no answer. in_library: a frame of ours. */
 void stack_take(struct board_page *p, int place, char *buf, size_t buf_bytes, bool *in_library);

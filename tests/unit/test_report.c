@@ -11,14 +11,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +37,7 @@
 #define RANKS 4
 #define LIMIT_NS 20000000000ull
 
-enum doing { IDLE = 0, REDUCES, READS, BURNS, SLEEPS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES };
+enum doing { IDLE = 0, REDUCES, READS, BURNS, SLEEPS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES, NAPS };
 
 static struct shared {
     _Atomic int have_id;
@@ -39,6 +46,8 @@ static struct shared {
     struct net_segment_ref board[RANKS];
     _Atomic int todo[RANKS], done[RANKS]; /* enum doing, and how many were done */
     int stacks_off;
+    _Atomic int nap[RANKS];                /* place in naps */
+    _Atomic uint64_t napped_ns[RANKS];     /* how long it lasted, 1 if the call said something else than that its time was up */
     _Atomic pid_t child;
 } *sh;
 static pid_t pids[RANKS];
@@ -70,7 +79,54 @@ __attribute__((noinline)) static long sleeps_in_a_read(void)
 
 static void on_any(int sig) { (void)sig; }
 
-static void do_it(enum doing what, uno_comm *comm)
+/* ---- waits that a signal would end early, whatever its handler's flags; each returns whether its time was up --------------------- */
+
+#define NAP_S 2
+static const struct timespec nap_time = {NAP_S, 0};
+
+static bool nap_sleep(void) { return sleep(NAP_S) == 0; }
+static bool nap_nanosleep(void) { return nanosleep(&nap_time, NULL) == 0; }
+static bool nap_poll(void) { return poll(&(struct pollfd){.fd = nothing[0], .events = POLLIN}, 1, NAP_S * 1000) == 0; }
+static bool nap_select(void) { return select(0, NULL, NULL, NULL, &(struct timeval){NAP_S, 0}) == 0; }
+static bool nap_epoll(void)
+{
+    struct epoll_event e;
+    return epoll_wait(epoll_create1(EPOLL_CLOEXEC), &e, 1, NAP_S * 1000) == 0;
+}
+static bool nap_futex(void)
+{
+    uint32_t word = 0;
+    return syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &nap_time, NULL, 0) == -1 && errno == ETIMEDOUT;
+}
+static bool nap_sigtimedwait(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    return sigtimedwait(&set, NULL, &nap_time) == -1 && errno == EAGAIN;
+}
+static bool nap_recv(void)
+{
+    int pair[2];
+    char c;
+    struct timeval limit = {NAP_S, 0};
+    return socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 &&
+           setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 && read(pair[0], &c, 1) == -1 && errno == EAGAIN;
+}
+static bool nap_semaphore(void)
+{
+    int id = semget(IPC_PRIVATE, 1, 0600);
+    bool up = id >= 0 && semtimedop(id, &(struct sembuf){0, -1, 0}, 1, &nap_time) == -1 && errno == EAGAIN;
+    semctl(id, 0, IPC_RMID);
+    return up;
+}
+
+static const struct { bool (*nap)(void); const char *calls; } naps[] = {
+    {nap_sleep, "clock_nanosleep nanosleep"}, {nap_nanosleep, "clock_nanosleep nanosleep"}, {nap_poll, "poll ppoll"},
+    {nap_select, "select pselect6"}, {nap_epoll, "epoll_wait epoll_pwait"}, {nap_futex, "futex"},
+    {nap_sigtimedwait, "rt_sigtimedwait"}, {nap_recv, "read"}, {nap_semaphore, "semtimedop"}};
+
+static void do_it(enum doing what, uno_comm *comm, int rank)
 {
     static uno_comm *child;
     float x[8] = {1};
@@ -82,6 +138,12 @@ static void do_it(enum doing what, uno_comm *comm)
     case READS: (void)sleeps_in_a_read(); break;
     case BURNS: burns_processor_time(); break;
     case SLEEPS: sleep(1000); break;
+    case NAPS: {
+        uint64_t began = clock_ns();
+        bool up = naps[atomic_load(&sh->nap[rank])].nap();
+        atomic_store(&sh->napped_ns[rank], up ? clock_ns() - began : 1);
+        break;
+    }
     case TAKES_SIGNALS:
         for (int s = SIGRTMIN; s <= SIGRTMAX; s++)
             signal(s, on_any);
@@ -149,7 +211,7 @@ static void rank_main(int rank)
     atomic_store(&sh->joined[rank], 1);
     for (;;) {
         int what = atomic_exchange(&sh->todo[rank], IDLE);
-        do_it((enum doing)what, comm);
+        do_it((enum doing)what, comm, rank);
         if (what != IDLE)
             atomic_fetch_add(&sh->done[rank], 1);
         usleep(500);
@@ -346,6 +408,50 @@ static void three_at_once(void **state)
     assert_true(r.process.sample_ns >= REPORT_SAMPLE_NS);
     assert_false(r.process.in_library);
     verdict_rank_free(&r);
+}
+
+/* The kernel may keep system calls from who is no tracer. */
+static bool shows_calls(pid_t pid)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/syscall", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Sleeps and timed waits last their whole time, however often one looks; the system call is named instead of a stack. */
+static void naps_go_on(void **state)
+{
+    (void)state;
+    for (int first = 0; first < (int)ARRAY_LEN(naps); first += RANKS) {
+        int n = MIN((int)ARRAY_LEN(naps) - first, RANKS), named = 0;
+        for (int r = 0; r < n; r++) {
+            atomic_store(&sh->nap[r], first + r);
+            atomic_store(&sh->napped_ns[r], 0);
+            order(r, NAPS);
+        }
+        for (uint64_t until = clock_ns() + LIMIT_NS;;) {
+            bool all = true;
+            for (int r = 0; r < n; r++)
+                all = all && atomic_load(&sh->napped_ns[r]) != 0;
+            if (all || clock_ns() > until)
+                break;
+            look();
+            for (int r = 0; r < n; r++) {
+                struct verdict_rank v;
+                get(r, &v);
+                named |= v.process.syscall[0] && strstr(naps[first + r].calls, v.process.syscall) ? 1 << r : 0;
+                verdict_rank_free(&v);
+            }
+        }
+        for (int r = 0; r < n; r++)
+            if (atomic_load(&sh->napped_ns[r]) < NAP_S * 1000000000ull - 20000000)
+                fail_msg("a wait in %s of %d s was cut to %.3f s", naps[first + r].calls, NAP_S, (double)atomic_load(&sh->napped_ns[r]) / 1e9);
+        if (shows_calls(pids[0]))
+            assert_int_equal(named, (1 << n) - 1);
+    }
 }
 
 static bool stopped(const struct verdict_rank *r) { return r->process.run == VERDICT_RUN_STOPPED; }
@@ -948,7 +1054,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(three_at_once), CASE(stopped_rank), CASE(traced_rank), CASE(starved_rank), CASE(frozen_rank), CASE(frozen_rank_v1),
+        CASE(three_at_once), CASE(naps_go_on), CASE(stopped_rank), CASE(traced_rank), CASE(starved_rank), CASE(frozen_rank), CASE(frozen_rank_v1),
         CASE(killed_rank),
         CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
         cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),

@@ -174,6 +174,29 @@ static void test_absent_waits_elsewhere(void **state)
     }
 }
 
+/* The frame of the program tells more than that of a library beneath it; the system call stands beside it. */
+static void test_absent_telling_frame(void **state)
+{
+    static const struct { const char *stack, *says; } cases[] = {
+        {"read+0x4a (libc.so.6)\n_dl_x+0x2 (ld-linux-x86-64.so.2)\nload+0x10 (libcustom.so)\nmain+0x1 (program)",
+         "waits in the system call read in load+0x10 (libcustom.so);"},
+        {"read+0x4a (libc.so.6)\nlibc.so.6+0x99\nprogram+0x10\nmain+0x1 (program)", "in program+0x10;"},
+        {"read+0x4a (libc.so.6)\nclone+0x1 (libc.so.6)\nmain thread:\nmain+0x1 (program)", "in read+0x4a (libc.so.6);"},
+        {"main thread:\nmain+0x1 (program)", "waits in the system call read;"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open_stage(&stages[1]);
+        all_but(3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        p->in_library = false;
+        p->run = VERDICT_RUN_SYSCALL;
+        snprintf(p->syscall, sizeof p->syscall, "read");
+        snprintf(p->stack, sizeof p->stack, "%s", cases[i].stack);
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_RANK_ABSENT, 3, cases[i].says, NULL);
+    }
+}
+
 static void test_absent_native_stack(void **state)
 {
     (void)state;
@@ -1136,6 +1159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_native_stack),
+        cmocka_unit_test(test_absent_telling_frame),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_off_by_one_by_queue), cmocka_unit_test(test_one_call_more),

@@ -25,7 +25,7 @@
 #define TOLD 512 /* bytes of a headline that are kept */
 
 enum doing { IDLE = 0, WORLD, BIG, TP, BARRIER, READS, BURNS, LESS, DOUBLES, ROOT_1, SEND_NEXT, SEND_LEFT, RECV_NEXT, TAG_5, ANY_TAG_6, ASYNC_BURN,
-             EXITS_0, LEAVES, FINALIZES, GATHER_V, GATHER_V_OTHER, LOOPS, LOOPS_AND_SKIPS, STREAM_DP_TP, STREAM_TP_DP, WORKS };
+             EXITS_0, LEAVES, FINALIZES, GATHER_V, GATHER_V_OTHER, LOOPS, LOOPS_AND_SKIPS, STREAM_DP_TP, STREAM_TP_DP, WORKS, NAPS };
 
 static struct shared {
     _Atomic int have_id;
@@ -33,6 +33,7 @@ static struct shared {
     _Atomic int joined[RANKS];
     struct net_segment_ref board[RANKS];
     _Atomic int todo[RANKS], done[RANKS];
+    _Atomic uint64_t napped_ns;
 } *sh;
 static pid_t pids[RANKS];
 static int nothing[2];        /* a pipe that nobody writes */
@@ -142,6 +143,12 @@ static void do_it(enum doing what, uno_comm *c, uno_comm *tp, int rank)
     case DOUBLES: must(uno_all_reduce(x, y, 16, UNO_FLOAT64, UNO_SUM, c, NULL), c); break;
     case TP: must(uno_all_reduce(x, y, 64, UNO_FLOAT32, UNO_SUM, tp, NULL), tp); break;
     case BARRIER: must(uno_barrier(c, NULL), c); break;
+    case NAPS: {
+        uint64_t began = clock_ns();
+        unsigned left = sleep(12);
+        atomic_store(&sh->napped_ns, left ? 1 : clock_ns() - began);
+        break;
+    }
     case READS: (void)!read(nothing[0], &byte, 1); break;
     case BURNS: burns_processor_time(); break;
     case ROOT_1: must(uno_broadcast(x, x, 64, UNO_FLOAT32, rank, c, NULL), c); break;
@@ -371,6 +378,18 @@ static void absent_reads(void **state)
             "ranks 0, 1, 3 wait for it", NULL);
 }
 
+/* It is told what it does, and sleeps on as it would have. */
+static void absent_sleeps(void **state)
+{
+    (void)state;
+    begin(2, WORLD, NAPS);
+    becomes(VERDICT_KIND_RANK_ABSENT, 2, "all_reduce #9 of comm \"dp\"", name(2), "never called it", "nanosleep",
+            "ranks 0, 1, 3 wait for it", NULL);
+    for (uint64_t until = clock_ns() + LIMIT_NS; atomic_load(&sh->napped_ns) == 0 && clock_ns() < until;)
+        judge_now();
+    assert_true(atomic_load(&sh->napped_ns) >= 11990000000ull);
+}
+
 static void absent_burns(void **state)
 {
     (void)state;
@@ -589,7 +608,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(absent_reads), CASE(absent_burns), CASE(absent_with_its_own_asynchronous_call), CASE(other_count), CASE(other_type),
+        CASE(absent_reads), CASE(absent_sleeps), CASE(absent_burns), CASE(absent_with_its_own_asynchronous_call), CASE(other_count), CASE(other_type),
         CASE(other_collective), CASE(other_root), CASE(other_counts_v), CASE(skips_one), CASE(opposite_order), CASE(opposite_order_on_streams), CASE(at_work), CASE(send_alone), CASE(receive_alone),
         CASE(crossed), CASE(tags), CASE(killed_inside), CASE(exits_0), CASE(leaves), CASE(finalizes), CASE(stopped_before),
         CASE(stopped_inside), CASE(healthy),
