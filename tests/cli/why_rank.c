@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * why_rank.c - one rank of the jobs that why_test.py looks at. why_rank MODE: "loop" all-reduces for ever; "absent": rank 1 does not make the
- * third call; "idle": two calls, and then nothing. Each rank says when it is there: "RANK PID".
+ * third call; "slow": rank 1 takes 20 ms
+ * between calls, the others 1; "idle": two calls, and then nothing. Each rank says when it is there: "RANK PID".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,6 @@ int main(int argc, char **argv)
                 pause();
         if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, comm, NULL) != UNO_OK)
             return failed("all_reduce", comm);
-        usleep(2000);
+        usleep(strcmp(mode, "slow") != 0 ? 2000 : rank == 1 ? 20000 : 1000);
     }
 }

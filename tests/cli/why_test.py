@@ -5,12 +5,16 @@ on what a killed job left behind; and bad input of every kind. No fixed sleeps: 
 import fcntl
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -284,6 +288,79 @@ class Bad(unittest.TestCase):
         self.refused(["why", "--stall", "soon"], r"--stall soon: it is a number of seconds")
         self.refused(["why", ""], r"an empty word names no job")
         self.assertEqual(tool("why", "--help")[0], 0)
+
+
+class Top(unittest.TestCase):
+    def table(self, *args):
+        rc, out, err = tool("top", "--once", *args)
+        self.assertEqual((rc, err), (0, ""))
+        lines = out.splitlines()
+        self.assertRegex(lines[0], r"^job [0-9a-f]{16}: why_rank, \d of \d ranks on this host, \d+\.\d s$")
+        self.assertNotIn("\033", out)
+        rows = [re.match(r"(.) +(\d+) +(\d+) (\S+) +(\d+)% (\S+) +(\d+) +([\d.]+ \w+)/s +(\d+)% +(\d+)% (.*)", line) for line in lines[2:]]
+        self.assertTrue(all(rows), out)
+        return {int(r[2]): {"slow": r[1] == "*", "pid": int(r[3]), "state": r[4], "ops": int(r[7]), "late": int(r[10]), "doing": r[11]} for r in rows}
+
+    def test_slow_rank(self):
+        with Job("slow") as job:
+            def marked():
+                rows = self.table(str(job.pids[0]))
+                return rows if [r for r in rows if rows[r]["slow"]] == [1] else None
+            rows = wait_for(marked, "rank 1 to be marked")
+            self.assertEqual({r: rows[r]["pid"] for r in rows}, job.pids)
+            for r in rows:
+                self.assertTrue(5 <= rows[r]["ops"] <= 50, rows)  # 20 ms and more a call
+            self.assertGreater(rows[1]["late"], 50)
+            self.assertLess(rows[0]["late"], rows[1]["late"] / 2)
+
+    def test_stopped(self):
+        with Job("loop") as job:
+            os.kill(job.pids[2], signal.SIGSTOP)
+            rows = wait_for(lambda: (lambda t: t if t[2]["state"] == "T" and t[0]["ops"] == 0 else None)(self.table(str(job.pids[0]))), "a stop")
+            self.assertIn("waits for rank 2", rows[0]["doing"])
+
+    def test_terminal(self):
+        """Tables follow each other, keys are obeyed, and the terminal is as it was."""
+        with Job("loop") as job:
+            ours, theirs = pty.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+            before = termios.tcgetattr(theirs)
+            p = subprocess.Popen([UNISONO, "top", "--interval", "0.2", str(job.pids[0])], stdin=theirs, stdout=theirs, stderr=theirs,
+                                 env=dict(os.environ, TERM="xterm"))
+            said = b""
+
+            def read_until(what, n=1):
+                nonlocal said
+                until = time.monotonic() + LIMIT
+                while said.count(what) < n:
+                    self.assertLess(time.monotonic(), until, said[-2000:])
+                    if select.select([ours], [], [], 0.1)[0]:
+                        said += os.read(ours, 65536)
+            read_until(b" all_reduce #", 9)
+            os.write(ours, b"o")
+            said = b""
+            read_until(b" all_reduce #", 6)
+            os.write(ours, b"q")
+            read_until(b"\033[?1049l")
+            self.assertEqual(p.wait(timeout=LIMIT), 0)
+            self.assertEqual(termios.tcgetattr(theirs), before)
+            os.close(ours)
+            os.close(theirs)
+
+    def test_bad(self):
+        def refused(text, *args):
+            rc, out, err = tool("top", *args)
+            self.assertEqual((rc, out), (2, ""))
+            self.assertRegex(err, text)
+        refused(r"standard output is no terminal; --once writes one table", str(os.getpid()))
+        refused(r"process %d has joined no job" % os.getpid(), "--once", str(os.getpid()))
+        refused(r"--sort colour: legal is rank, ops, bytes, wait or late", "--once", "--sort", "colour")
+        refused(r"--interval 0: it is a number of seconds", "--once", "--interval", "0")
+        refused(r"/tmp is no process id; what a job left behind is read with `unisono why /tmp`", "--once", "/tmp")
+        refused(r"there is no option --twice", "--twice")
+        child = subprocess.Popen(["true"])
+        child.wait()
+        refused(r"there is no process %d on this host" % child.pid, "--once", str(child.pid))
 
 
 if __name__ == "__main__":

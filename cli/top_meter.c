@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * top_meter.c - rates of a job from readings of its ledgers, several in an interval: what was called between two readings is counted and
+ * added up; who comes late to a call is seen by when each rank began it.
+ */
+#include "top.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "job.h"
+
+#define SLOW_SHARE 0.10        /* who is late for less of the time is not slow */
+#define SLOW_TIMES 2.0         /* ... nor who is not so much later than most of the others */
+
+struct cell {                  /* a rank in a communicator */
+    int rank;
+    uint64_t comm;
+    uint32_t first, newest;    /* numbers at the beginning, and at the last reading */
+    double bytes;
+    unsigned readings, waiting;
+    uint64_t late_ns;
+    bool here;                 /* in the last reading */
+};
+struct group {                 /* a communicator */
+    uint64_t id;
+    uint32_t seen;             /* up to this number it is known who was late */
+};
+struct clocked { int pid; uint64_t ticks; };
+struct top_meter {
+    struct cell *cells;
+    size_t ncells, cell_cap;
+    struct group *groups;
+    size_t ngroups, group_cap;
+    struct clocked *clocks;    /* by rank, at the beginning */
+    int nclocks;
+    struct top_row *rows;
+    uint64_t begin_ns;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+struct top_meter *meter_new(void)
+{
+    return calloc(1, sizeof(struct top_meter));
+}
+
+void meter_free(struct top_meter *m)
+{
+    if (!m)
+        return;
+    free(m->cells);
+    free(m->groups);
+    free(m->clocks);
+    free(m->rows);
+    free(m);
+}
+
+static bool grow(void **array, size_t *cap, size_t need, size_t one)
+{
+    if (need <= *cap)
+        return true;
+    size_t more = *cap ? *cap * 2 : 16;
+    void *p = realloc(*array, more * one);
+    if (!p)
+        return false;
+    *array = p;
+    *cap = more;
+    return true;
+}
+
+static struct cell *cell_of(struct top_meter *m, int rank, const uno_job_comm *c)
+{
+    for (size_t i = 0; i < m->ncells; i++)
+        if (m->cells[i].rank == rank && m->cells[i].comm == c->id)
+            return &m->cells[i];
+    if (!grow((void **)&m->cells, &m->cell_cap, m->ncells + 1, sizeof *m->cells))
+        return NULL;
+    m->cells[m->ncells] = (struct cell){.rank = rank, .comm = c->id, .first = c->newest, .newest = c->newest};
+    return &m->cells[m->ncells++];
+}
+
+static struct group *group_of(struct top_meter *m, uint64_t id)
+{
+    for (size_t i = 0; i < m->ngroups; i++)
+        if (m->groups[i].id == id)
+            return &m->groups[i];
+    if (!grow((void **)&m->groups, &m->group_cap, m->ngroups + 1, sizeof *m->groups))
+        return NULL;
+    m->groups[m->ngroups] = (struct group){.id = id};
+    return &m->groups[m->ngroups++];
+}
+
+/* ---- processes ---------------------------------------------------------------------------------------------------------- */
+
+/* State and processor time as /proc/<pid>/stat has them; 0 = it has ended. */
+static char process_now(int pid, uint64_t *ticks)
+{
+    char path[40], line[1024];
+    char state = 0;
+    unsigned long long user, kernel;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    *ticks = 0;
+    FILE *f = pid > 0 ? fopen(path, "r") : NULL;
+    if (!f)
+        return 0;
+    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* the name before it may hold anything */
+    if (end && sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &kernel) == 3)
+        *ticks = user + kernel;
+    fclose(f);
+    return state == 'Z' || state == 'X' ? 0 : state;
+}
+
+static bool note_clocks(struct top_meter *m, const uno_job *job)
+{
+    if (m->nclocks != job->size) {
+        free(m->clocks);
+        m->clocks = calloc((size_t)job->size, sizeof *m->clocks);
+        m->nclocks = m->clocks ? job->size : 0;
+    }
+    for (int r = 0; r < m->nclocks; r++) {
+        m->clocks[r].pid = job->ranks[r].pid;
+        process_now(m->clocks[r].pid, &m->clocks[r].ticks);
+    }
+    return m->clocks != NULL;
+}
+
+/* ---- readings ------------------------------------------------------------------------------------------------------------- */
+
+/* The call of that number; NULL = not made yet, or no longer known. */
+static const uno_job_call *call_at(const uno_job_comm *c, uint32_t number)
+{
+    uint32_t back = c->newest - number;
+    return back < c->ncalls ? &c->calls[c->ncalls - 1 - back] : NULL;
+}
+
+static bool is_ahead(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) > 0;
+}
+
+static const uno_job_comm *comm_of(const uno_job_rank *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->ncomms; i++)
+        if (r->comms[i].id == id && !r->comms[i].destroyed)
+            return &r->comms[i];
+    return NULL;
+}
+
+/* How much moved since the last reading; what the ledger has lost already counts as the mean of what it holds. */
+static void count_calls(struct cell *cell, const uno_job_comm *c)
+{
+    uint32_t made = is_ahead(c->newest, cell->newest) ? c->newest - cell->newest : 0, seen = 0;
+    double bytes = 0;
+    for (; seen < made && seen < c->ncalls; seen++)
+        bytes += (double)c->calls[c->ncalls - 1 - seen].bytes;
+    cell->bytes += seen ? bytes / seen * made : 0;
+    cell->newest = c->newest;
+    cell->readings++;
+    const uno_job_call *last = call_at(c, c->newest);
+    cell->waiting += last && strcmp(last->state, "running") == 0 && last->wait_since_ns != 0;
+    for (size_t i = 0; i < c->nmessages; i++)
+        if (c->messages[i].waited && !c->messages[i].matched) {
+            cell->waiting++;
+            break;
+        }
+    cell->waiting = cell->waiting > cell->readings ? cell->readings : cell->waiting;
+}
+
+/* When the first of a communicator's ranks began call `number`; 0 = nobody has. *all: all ranks that are known have. */
+static uint64_t first_start(const uno_job *job, uint64_t id, uint32_t number, bool *all)
+{
+    uint64_t first = 0;
+    *all = true;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_comm *c = comm_of(&job->ranks[r], id);
+        const uno_job_call *call = c ? call_at(c, number) : NULL;
+        if (c && is_ahead(number, c->newest))
+            *all = false;
+        if (call && (first == 0 || call->start_ns < first))
+            first = call->start_ns;
+    }
+    return first;
+}
+
+static void add_late(struct top_meter *m, const uno_job *job, uint64_t id, uint32_t number, uint64_t first)
+{
+    uint64_t from = first > m->begin_ns ? first : m->begin_ns;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_comm *c = comm_of(&job->ranks[r], id);
+        const uno_job_call *call = c ? call_at(c, number) : NULL;
+        if (!c || (!call && !is_ahead(number, c->newest)))
+            continue;
+        uint64_t to = call ? call->start_ns : job->ranks[r].taken_ns; /* not made yet: until now */
+        struct cell *cell = cell_of(m, r, c);
+        if (cell && to > from)
+            cell->late_ns += to - from;
+    }
+}
+
+/* Who was late to the calls that all have made since the last reading. last: and to the one that some have not made yet. */
+static void count_late(struct top_meter *m, const uno_job *job, struct group *g, bool last)
+{
+    uint32_t newest = g->seen;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_comm *c = comm_of(&job->ranks[r], g->id);
+        if (c && is_ahead(c->newest, newest))
+            newest = c->newest;
+    }
+    if (newest - g->seen > 4096)
+        g->seen = newest - 4096; /* no ledger is that long */
+    while (g->seen != newest) {
+        bool all;
+        uint64_t first = first_start(job, g->id, g->seen + 1, &all);
+        if (!all) {
+            if (last && first)
+                add_late(m, job, g->id, g->seen + 1, first);
+            return;
+        }
+        if (first)
+            add_late(m, job, g->id, g->seen + 1, first);
+        g->seen++;
+    }
+}
+
+static bool read_all(struct top_meter *m, const uno_job *job)
+{
+    for (size_t i = 0; i < m->ncells; i++)
+        m->cells[i].here = false;
+    for (int r = 0; r < job->size; r++)
+        for (size_t i = 0; i < job->ranks[r].ncomms; i++) {
+            const uno_job_comm *c = &job->ranks[r].comms[i];
+            struct cell *cell = c->destroyed ? NULL : cell_of(m, r, c);
+            if (!cell && !c->destroyed)
+                return false;
+            if (cell) {
+                count_calls(cell, c);
+                cell->here = true;
+            }
+        }
+    return true;
+}
+
+/* Communicators that are new begin where their last rank is. */
+static bool find_groups(struct top_meter *m, const uno_job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        for (size_t i = 0; i < job->ranks[r].ncomms; i++) {
+            const uno_job_comm *c = &job->ranks[r].comms[i];
+            size_t had = m->ngroups;
+            struct group *g = c->destroyed ? NULL : group_of(m, c->id);
+            if (!g && !c->destroyed)
+                return false;
+            if (m->ngroups == had)
+                continue;
+            g->seen = c->newest;
+            for (int other = 0; other < job->size; other++) {
+                const uno_job_comm *o = comm_of(&job->ranks[other], c->id);
+                if (o && is_ahead(g->seen, o->newest))
+                    g->seen = o->newest;
+            }
+        }
+    return true;
+}
+
+bool meter_begin(struct top_meter *m, const uno_job *job)
+{
+    m->begin_ns = now_ns();
+    m->ncells = 0;
+    if (!note_clocks(m, job) || !find_groups(m, job) || !read_all(m, job))
+        return false;
+    for (size_t i = 0; i < m->ncells; i++)
+        m->cells[i].readings = m->cells[i].waiting = 0;
+    return true;
+}
+
+bool meter_sample(struct top_meter *m, const uno_job *job)
+{
+    if (!find_groups(m, job) || !read_all(m, job))
+        return false;
+    for (size_t i = 0; i < m->ngroups; i++)
+        count_late(m, job, &m->groups[i], false);
+    return true;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------------------- */
+
+static const char *age(char *buf, size_t buf_bytes, uint64_t ns)
+{
+    if (ns < 1000000000u)
+        snprintf(buf, buf_bytes, "%.0f ms", (double)ns / 1e6);
+    else if (ns < 600000000000u)
+        snprintf(buf, buf_bytes, "%.1f s", (double)ns / 1e9);
+    else
+        snprintf(buf, buf_bytes, "%.0f min", (double)ns / 60e9);
+    return buf;
+}
+
+/* For whom a call of this communicator waits: those that have not made it, else whom its rank has noted. */
+static void add_awaited(char *buf, size_t buf_bytes, const uno_job *job, const uno_job_comm *c, const uno_job_call *call)
+{
+    int first = -1, n = 0;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_comm *o = comm_of(&job->ranks[r], c->id);
+        if (o && is_ahead(call->number, o->newest) && n++ == 0)
+            first = r;
+    }
+    if (n == 0)
+        first = call->waits_for;
+    if (first < 0)
+        return;
+    size_t len = strlen(buf);
+    snprintf(buf + len, buf_bytes - len, n > 1 ? ", waits for rank %d and %d more" : ", waits for rank %d", first, n - 1);
+}
+
+static void say_doing(struct top_row *row, const uno_job *job, const uno_job_rank *r, const uno_job_comm *c)
+{
+    char text[24];
+    const uno_job_call *call = call_at(c, c->newest);
+    for (size_t i = 0; i < c->nmessages; i++)
+        if (c->messages[i].waited) {
+            const uno_job_message *msg = &c->messages[i];
+            bool sends = strstr(msg->kind, "send") != NULL;
+            char peer[32] = "any rank";
+            if (msg->peer >= 0)
+                snprintf(peer, sizeof peer, "rank %d", job_member(c, msg->peer));
+            snprintf(row->doing, sizeof row->doing, "%s %s for %s", sends ? "send to" : "recv from", peer,
+                     age(text, sizeof text, r->taken_ns > msg->since_ns ? r->taken_ns - msg->since_ns : 0));
+            return;
+        }
+    if (c->failed) {
+        snprintf(row->doing, sizeof row->doing, "failed: %s", c->failed);
+    } else if (!call) {
+        snprintf(row->doing, sizeof row->doing, "no collective yet");
+    } else if (strcmp(call->state, "running") != 0) {
+        snprintf(row->doing, sizeof row->doing, "after %s #%u", call->coll, call->number);
+    } else {
+        uint64_t ns = r->taken_ns > call->start_ns ? r->taken_ns - call->start_ns : 0;
+        snprintf(row->doing, sizeof row->doing, "%s #%u for %s", call->coll, call->number, age(text, sizeof text, ns));
+        add_awaited(row->doing, sizeof row->doing, job, c, call);
+    }
+}
+
+static void fill_process(struct top_meter *m, const uno_job_rank *r, double seconds, struct top_row *row)
+{
+    uint64_t ticks;
+    row->rank = r->rank;
+    row->pid = r->pid;
+    row->state = process_now(r->pid, &ticks);
+    if (strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0)
+        row->state = 0;
+    if (r->rank < m->nclocks && m->clocks[r->rank].pid == r->pid && ticks > m->clocks[r->rank].ticks)
+        row->cpu = (double)(ticks - m->clocks[r->rank].ticks) / (double)sysconf(_SC_CLK_TCK) / seconds;
+}
+
+static void fill_rates(const struct cell *cell, double seconds, struct top_row *row)
+{
+    row->ops = (double)(cell->newest - cell->first) / seconds;
+    row->bytes = cell->bytes / seconds;
+    row->wait = cell->readings ? (double)cell->waiting / cell->readings : 0;
+    row->late = (double)cell->late_ns / 1e9 / seconds;
+    row->late = row->late > 1 ? 1 : row->late;
+}
+
+/* Slow is who is late for long, and much longer than most of its communicator's other ranks. */
+static void mark_slow(struct top_row *rows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int others = 0, below = 0;
+        for (int k = 0; k < n; k++) {
+            others += k != i && rows[k].comm == rows[i].comm;
+            below += k != i && rows[k].comm == rows[i].comm && rows[k].late * SLOW_TIMES < rows[i].late;
+        }
+        rows[i].slow = rows[i].comm && rows[i].late >= SLOW_SHARE && below * 2 > others;
+    }
+}
+
+int meter_rows(struct top_meter *m, const uno_job *job, struct top_row **rows, double *seconds)
+{
+    int n = 0;
+    if (!meter_sample(m, job))
+        return -1;
+    for (size_t i = 0; i < m->ngroups; i++)
+        count_late(m, job, &m->groups[i], true);
+    *seconds = (double)(now_ns() - m->begin_ns) / 1e9;
+    free(m->rows);
+    m->rows = calloc(m->ncells + (size_t)job->size, sizeof *m->rows);
+    if (!m->rows)
+        return -1;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_rank *rank = &job->ranks[r];
+        int had = n;
+        if (strcmp(rank->status, "unknown") == 0)
+            continue;
+        for (size_t i = 0; i < m->ncells; i++) {
+            const uno_job_comm *c = m->cells[i].rank == r && m->cells[i].here ? comm_of(rank, m->cells[i].comm) : NULL;
+            if (!c)
+                continue;
+            struct top_row *row = &m->rows[n++];
+            fill_process(m, rank, *seconds, row);
+            fill_rates(&m->cells[i], *seconds, row);
+            row->comm = c->id;
+            job_comm_name(c, row->comm_name, sizeof row->comm_name);
+            say_doing(row, job, rank, c);
+        }
+        if (n == had)
+            fill_process(m, rank, *seconds, &m->rows[n++]);
+    }
+    mark_slow(m->rows, n);
+    *rows = m->rows;
+    return n;
+}
