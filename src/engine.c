@@ -82,6 +82,7 @@ static uno_err begin(uno_comm *c, struct op *op)
     run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
     c->event = ledger_begin(net_region_ledger(c->region), c->number, run->signature, &found->fields, op->call_site, c->started_ns);
     uno_err err = exec_start(run);
+    prefetch_to_write((struct ledger_event *)net_region_ledger(c->region) + (c->number + 1) % NET_LEDGER_EVENTS);
     c->event->start_ns = c->started_ns = ledger_clock(); /* only now: the first line is on its way */
     run->deadline_ns = c->timeout_ns == UINT64_MAX ? UINT64_MAX : c->started_ns + c->timeout_ns;
     if (found->small)

@@ -212,6 +212,8 @@ static inline void write_entry(const struct exec_op *op, const struct small_reco
     for (; left > NET_LINE_PAYLOAD; left -= NET_LINE_PAYLOAD, from += NET_LINE_PAYLOAD)
         write_line(op, line++, from, NET_LINE_PAYLOAD);
     write_line(op, line, from, left);
+    /* The next entry's line was read by others 15 operations ago: make it ours while we wait for them. */
+    prefetch_to_write(r->ring[(op->number + 1) % NET_RING_ENTRIES].line);
     for (int i = 0; i < r->nothers; i++)
         net_ring_region(r->others[i]);
 }
