@@ -10,9 +10,10 @@
  * The room. Payloads go round a room that is larger than k of them where memory allows: a message that was written long ago has
  * left the writer's inner caches for the one that both sides share, and is read from there two to five times as fast as line by
  * line out of the writer's. Each payload takes a power of two and begins at a multiple of it, so every message lies within one
- * block of `stride` bytes. The room has k blocks or more: while fewer than k messages are under way, a whole block is free, and
- * the next one always fits. That is the credit that the plan was proved with; to wait for longer messages of an earlier operation
- * is to wait for a change of geometry. Messages up to NEAR_UNIT stay at the beginning of the room, in the innermost caches.
+ * block of `stride` bytes; one that takes no room counts as a point of a block. The room has k blocks or more: while fewer than k
+ * messages are under way, a whole block is free, and the next one always fits. That is the credit that the plan was proved with;
+ * to wait for longer messages of an earlier operation is to wait for a change of geometry. Messages up to NEAR_UNIT stay at the
+ * beginning of the room, in the innermost caches.
  */
 #include "net_private.h"
 #include "net_tcp.h"
@@ -93,15 +94,16 @@ static bool publish_slots(struct net_end *e)
         return false;
     struct net_comm *c = e->comm;
     size_t need = block_bytes(e->k, e->room);
+    /* Always: the number of slots may grow while the room shrinks to whole blocks, and both fit where the old ones were. */
+    struct net_range *placed = realloc(e->placed, (size_t)e->k * sizeof *placed);
+    if (!placed) {
+        e->failed = err_set(UNO_ERR_MEMORY, "no memory for the places of %d slots", e->k);
+        return false;
+    }
+    e->placed = placed;
     if (need > e->capacity) {
         struct slot_extent *x;
         size_t offset;
-        struct net_range *placed = realloc(e->placed, (size_t)e->k * sizeof *placed);
-        if (!placed) {
-            e->failed = UNO_ERR_MEMORY;
-            return false;
-        }
-        e->placed = placed;
         if ((e->failed = slots_carve(c, need, &x, &offset)) != UNO_OK)
             return false;
         if (e->capacity)

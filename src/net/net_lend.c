@@ -85,8 +85,10 @@ const void *net_recv_elsewhere(struct net_end *e, const struct net_slot *head, u
         return NULL;
     }
     char *base;
-    if (segment == 0 || segment > NET_MAX_SEGMENTS)
+    if (segment == 0 || segment > NET_MAX_SEGMENTS) {
+        err_set(UNO_ERR_INTERNAL, "rank %d lends memory in a way that does not exist between these two ranks", e->peer);
         return NULL;
+    }
     uno_err err = peer_segment(e->comm, e->peer, (uint32_t)segment - 1, &base, &segment_bytes);
     if (err != UNO_OK) {
         e->failed = err; /* not a mismatch: its process has ended, or the kernel refuses */

@@ -50,6 +50,20 @@ bool net_read_wanted(const struct net_end *e, uint64_t bytes)
            (atomic_load_explicit(e->wish, memory_order_relaxed) >> class & 1);
 }
 
+/* Who is the cause? A lender whose operation failed, or whose process ended, is explained by whoever learns why; only what is left
+ * is a matter of this read. */
+static uno_err not_read(struct net_end *e, const struct net_slot *head, int32_t pid, int error)
+{
+    if (net_loan_withdrawn(head))
+        return e->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that it had lent", e->peer);
+    if (error == ENOMEM)
+        return e->failed = err_set(UNO_ERR_MEMORY, "the kernel has no memory to read what rank %d lends", e->peer);
+    const char *why = error == EFAULT ? "it is not mapped there any more: were the buffers freed during the call?"
+                      : error == EPERM ? "the kernel forbids it since the communicator was made; UNISONO_LEND=0 copies instead"
+                      : error == ESRCH ? "its process has ended" : error ? strerror(error) : "it ends early";
+    return e->failed = err_set(UNO_ERR_UNREACHABLE, "memory that rank %d (pid %d) lends cannot be read: %s", e->peer, pid, why);
+}
+
 uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint64_t bytes)
 {
     uint64_t address = head->address, done = 0;
@@ -58,8 +72,7 @@ uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint
         struct iovec here = {(char *)dst + done, bytes - done}, there = {(void *)(uintptr_t)(address + done), bytes - done};
         ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
         if (n <= 0)
-            return err_set(UNO_ERR_UNREACHABLE, "the memory that rank %d (pid %d) lends cannot be read: %s", e->peer, pid,
-                           n < 0 ? strerror(errno) : "it ends early");
+            return not_read(e, head, pid, n < 0 ? errno : 0);
         done += (uint64_t)n;
     }
     e->lent_bytes += bytes;
@@ -70,8 +83,10 @@ const void *net_read_aside(struct net_end *e, const struct net_slot *head, uint6
 {
     if (bytes > e->aside_bytes) {
         char *fresh = mem_zalloc(bytes);
-        if (!fresh)
+        if (!fresh) {
+            e->failed = UNO_ERR_MEMORY;
             return NULL;
+        }
         free(e->aside);
         e->aside = fresh;
         e->aside_bytes = bytes;

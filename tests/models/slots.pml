@@ -8,6 +8,15 @@
  * Checked: every reader reads message n, whole, as message n; the geometry found is the one expected; nobody waits for ever.
  * Loads and stores are taken as sequentially consistent: every pair passes one message by release and acquire.
  *
+ * Payloads that go round a room (net_end.c) refine this and are not modelled: heads, counters and geometry are as here, with as many
+ * slots as the code has, k or more. A message has a slot and, beside it, needs a place that no message under way has; only the sender
+ * looks for one, by what it wrote itself and the counters that it has acquired. So a payload is never written over while a reader
+ * may use it, for the same reason as a slot. And it waits no longer than here: places are powers of two at multiples of themselves, so
+ * each message under way, lent ones with their empty place too, is in the way of one block of `stride` at most. With fewer than k of
+ * them one of the k blocks is free, and the search steps on every block's beginning. A smaller k than that of the operation before
+ * changes no slots; its first messages may then wait for those of that operation, which is the wait for a geometry that is checked here.
+ * The real code is driven through all that by payloads_go_round_their_room in tests/unit/test_calls.c.
+ *
  * Broken twins: EARLY_SLOT gives the sender one credit too many, EARLY_PUBLISH clears and publishes slots before the old ones
  * are released, ONE_READER looks at the counter of the first reader only, NO_SHAPE_NO lets a reader take any published geometry.
  */

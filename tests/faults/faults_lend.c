@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * faults_lend.c - memory that is lent while ranks differ in all that may differ: where buffers lie, in place or not, how calls are
+ * issued. And lenders that die, unmap or forbid the reading in the middle of a loan: the first cause is theirs, never a mismatch.
+ */
+#include "faults.h"
+
+#include <linux/capability.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define TOLD_S 5.0
+
+/* ---- every kind of buffer ------------------------------------------------------------------------------------------------ */
+
+enum { BATCH = 3, MOST = 1 << 18, SLACK = 2048, BATCHES = 4000 };
+struct place { int32_t *private, *mapped; };
+
+static int32_t *some_place(struct rng *own, const struct place *p)
+{
+    static const size_t offsets[] = {0, 1024, 1, 16}; /* elements: whole pages may be offered, others not */
+    return (rng_below(own, 2) ? p->private : p->mapped) + offsets[rng_below(own, ARRAY_LEN(offsets))];
+}
+
+struct call_made { int32_t *send, *recv; size_t count; uno_coll coll; int32_t base; };
+
+static int32_t value(const struct call_made *m, int rank, size_t j)
+{
+    return (rank + 1) * (int32_t)(j & 1023) + m->base;
+}
+
+static uno_err issue(struct call_made *m, uno_comm *comm, uno_stream *stream)
+{
+    if (m->coll == UNO_BROADCAST)
+        return uno_broadcast(m->send, m->recv, m->count, UNO_INT32, 1, comm, stream);
+    return uno_all_reduce(m->send, m->recv, m->count, UNO_INT32, UNO_SUM, comm, stream);
+}
+
+static void check_made(const struct call_made *m, int rank, int n)
+{
+    for (size_t j = 0; j < m->count; j++) {
+        int32_t want = m->coll == UNO_BROADCAST ? value(m, 1, j) : n * (n + 1) / 2 * (int32_t)(j & 1023) + n * m->base;
+        CHECK(m->recv[j] == want, "rank %d: element %zu of %zu is %d, not %d", rank, j, m->count, m->recv[j], want);
+    }
+}
+
+static void issue_all(struct call_made *made, int calls, unsigned way, uno_comm *comm, uno_stream *stream)
+{
+    bool group = way == 1;
+    CHECK(!group || uno_group_start() == UNO_OK, "group");
+    for (int i = 0; i < calls; i++) {
+        uno_err err = issue(&made[i], comm, way == 2 ? stream : NULL);
+        CHECK(err == UNO_OK, "%s", uno_last_error(comm));
+    }
+    uno_err err = group ? uno_group_end() : way == 2 ? uno_stream_synchronize(stream) : UNO_OK;
+    CHECK(err == UNO_OK, "%s: %s", uno_err_name(err), uno_last_error(comm));
+}
+
+static void mix(uno_comm *comm, int rank, int n)
+{
+    struct place in[BATCH], out[BATCH];
+    struct rng all, own;
+    uno_stream *stream;
+    rng_seed(&all, 11);
+    rng_seed(&own, 100 + (uint64_t)rank);
+    CHECK(uno_stream_create(&stream) == UNO_OK, "stream");
+    for (int i = 0; i < BATCH; i++)
+        for (struct place *p = &in[i]; p; p = p == &in[i] ? &out[i] : NULL) {
+            CHECK(uno_mem_alloc((void **)&p->mapped, (MOST + SLACK) * sizeof(int32_t)) == UNO_OK, "%s", uno_last_error(NULL));
+            p->private = calloc(MOST + SLACK, sizeof(int32_t));
+        }
+    for (int b = 0; b < BATCHES; b++) {
+        struct call_made made[BATCH];
+        int calls = 1 + (int)rng_below(&all, BATCH);
+        for (int i = 0; i < calls; i++) {
+            struct call_made *m = &made[i];
+            m->coll = rng_below(&all, 8) ? UNO_ALL_REDUCE : UNO_BROADCAST;
+            m->count = rng_below(&all, 1ull << (8 + rng_below(&all, 11)));
+            m->base = b + i;
+            m->send = some_place(&own, &in[i]);
+            m->recv = rng_below(&own, 2) ? m->send : some_place(&own, &out[i]);
+            for (size_t j = 0; j < m->count; j++)
+                m->send[j] = value(m, rank, j);
+        }
+        issue_all(made, calls, (unsigned)rng_below(&own, 3), comm, stream);
+        for (int i = 0; i < calls; i++)
+            check_made(&made[i], rank, n);
+        if (rng_below(&own, 64) == 0) { /* memory that was lent is freed, and other memory may come to lie there */
+            CHECK(uno_mem_free(in[0].mapped) == UNO_OK, "free");
+            CHECK(uno_mem_alloc((void **)&in[0].mapped, (MOST + SLACK) * sizeof(int32_t)) == UNO_OK, "%s", uno_last_error(NULL));
+        }
+    }
+    for (int i = 0; i < BATCH; i++)
+        for (struct place *p = &in[i]; p; p = p == &in[i] ? &out[i] : NULL) {
+            free(p->private);
+            (void)uno_mem_free(p->mapped);
+        }
+    (void)uno_stream_destroy(stream);
+}
+
+static void mix_rank(int rank)
+{
+    fault_arm("warm", 1);
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    mix(comm, rank, now_case->ranks);
+    CHECK(uno_comm_finalize(comm) == UNO_OK, "%s", uno_last_error(comm));
+    (void)uno_comm_destroy(comm);
+}
+
+static void *mix_thread(void *arg)
+{
+    uno_comm *comm = arg;
+    mix(comm, uno_comm_rank(comm), uno_comm_size(comm));
+    return NULL;
+}
+
+static void mix_threads(int rank)
+{
+    enum { N = 2 };
+    uno_comm *comms[N];
+    pthread_t threads[N];
+    (void)rank;
+    CHECK(uno_comm_init_all(comms, N, NULL) == UNO_OK, "%s", uno_last_error(NULL));
+    for (int r = 0; r < N; r++)
+        pthread_create(&threads[r], NULL, mix_thread, comms[r]);
+    for (int r = 0; r < N; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < N; r++)
+        (void)uno_comm_destroy(comms[r]);
+}
+
+/* ---- lenders that spoil a loan ------------------------------------------------------------------------------------------- */
+
+enum { UNMAPS = 1, FORBIDS, DIES };
+#define LOAN_BYTES ((size_t)256 << 10)
+
+static void nap(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static void *spoil(void *loan)
+{
+    nap(100);
+    atomic_store(&sh->mark_ns, clock_ns());
+    if (now_case->arg == UNMAPS)
+        munmap(loan, LOAN_BYTES);
+    else if (now_case->arg == FORBIDS)
+        prctl(PR_SET_DUMPABLE, 0);
+    else
+        kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* Who may read everybody's memory does not notice that it is forbidden. */
+static void drop_ptrace(void)
+{
+    struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct d[2];
+    CHECK(syscall(SYS_capget, &h, d) == 0, "capget");
+    d[0].effective &= ~(1u << CAP_SYS_PTRACE);
+    d[0].permitted &= ~(1u << CAP_SYS_PTRACE);
+    CHECK(syscall(SYS_capset, &h, d) == 0, "capset");
+}
+
+/* Rank 0 only sends: it does not touch its buffer while rank 1 has not come. The first broadcast goes by slots, the second is
+ * lent, for then rank 1 wants to know what reading costs. */
+static void spoiled_rank(int rank)
+{
+    pthread_t thread;
+    fault_arm("warm", 1);
+    uno_comm *comm = join_as(rank, 2, NULL);
+    char *loan = mmap(NULL, LOAN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(loan != MAP_FAILED, "mmap");
+    memset(loan, 1, LOAN_BYTES);
+    CHECK(uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    CHECK(uno_barrier(comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    if (rank == 0)
+        pthread_create(&thread, NULL, spoil, loan);
+    else if (now_case->arg == FORBIDS)
+        drop_ptrace();
+    if (rank == 1)
+        nap(300);
+    note(rank, uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL), comm);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    (void)uno_comm_destroy(comm);
+}
+
+static void spoiled_judge(const int *statuses)
+{
+    if (now_case->arg == DIES) {
+        expect_signal(statuses, 0, SIGKILL);
+        expect(1, UNO_ERR_PEER_DEAD, "rank 0", TOLD_S);
+        return;
+    }
+    for (int r = 0; r < 2; r++) {
+        expect_exit(statuses, r, 0);
+        expect(r, UNO_ERR_UNREACHABLE, now_case->arg == UNMAPS ? "not mapped there any more" : "the kernel forbids it", TOLD_S);
+    }
+}
+
+/* In the middle of all-reduces that read each other's memory, wherever it happens to be. */
+static void busy_rank(int rank)
+{
+    enum { N = 300000 };
+    static float in[N], out[N];
+    fault_arm("warm", 1);
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    uno_err err = UNO_OK;
+    for (int i = 1; err == UNO_OK; i++) {
+        err = uno_all_reduce(in, out, N - (size_t)(i % 3), UNO_FLOAT32, UNO_SUM, comm, NULL);
+        set_stage(rank, i);
+    }
+    note(rank, err, comm);
+    (void)uno_comm_destroy(comm);
+}
+
+static void busy_during(const pid_t *pids)
+{
+    wait_stage(1, now_case->arg);
+    atomic_store(&sh->mark_ns, clock_ns());
+    kill(pids[1], SIGKILL);
+}
+
+static void busy_judge(const int *statuses)
+{
+    expect_signal(statuses, 1, SIGKILL);
+    for (int r = 0; r < now_case->ranks; r++)
+        if (r != 1)
+            expect(r, UNO_ERR_PEER_DEAD, "rank 1", TOLD_S);
+}
+
+const struct fault_case fault_cases_lend[] = {
+    {"lend_mixed_two", 2, SHM, 120, mix_rank, NULL, NULL, 0, 0},
+    {"lend_mixed_three", 3, SHM, 120, mix_rank, NULL, NULL, 0, 0},
+    {"lend_mixed_threads", 1, ONCE, 120, mix_threads, NULL, NULL, 0, 0},
+    {"lend_unmapped", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, UNMAPS},
+    {"lend_forbidden", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, FORBIDS},
+    {"lend_dies", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, DIES},
+    {"lend_killed_two", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
+    {"lend_killed_two_later", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 77},
+    {"lend_killed_three", 3, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
+    {0},
+};
