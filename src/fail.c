@@ -40,6 +40,7 @@ static bool mark_region(struct net_region *r, uno_err code, int rank, const char
     if (!atomic_compare_exchange_strong(&r->abort_code, &none, (uint32_t)code))
         return false;
     r->abort_rank = rank;
+    r->abort_ns = clock_ns();
     snprintf(r->abort_text, sizeof r->abort_text, "%.511s", text);
     atomic_store_explicit(&r->abort_ready, 1, memory_order_release); /* pairs with the acquire in read_mark */
     return true;

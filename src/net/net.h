@@ -292,6 +292,7 @@ struct net_region {
     _Alignas(CACHE_LINE) _Atomic uint32_t abort_code;
     _Atomic uint32_t abort_ready;
     int32_t abort_rank;
+    uint64_t abort_ns;
     char abort_text[512];
     /* This rank's segments as peers open them; nsegments is a release store. */
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;

@@ -76,30 +76,12 @@ static bool is_later(const struct judge *j, const struct fault *x, const struct 
     return x->since_ns > than->since_ns && x->since_ns - than->since_ns > e + f;
 }
 
-/* A process killed from outside did not end because a communicator had failed, unless it is known that this was earlier. */
-static bool killed(const struct verdict_rank *r)
-{
-    return r->ended == VERDICT_ENDED_SIGNAL && r->ended_code != SIGABRT && r->ended_code != SIGTERM;
-}
-
-static bool failed_first(const struct verdict_rank *r, const struct verdict_comm *c)
-{
-    if (c->failed == UNO_OK || c->failed_rank == r->rank)
-        return false;
-    return c->failed_ns == 0 || r->status_since_ns == 0 ? !killed(r) : c->failed_ns <= r->status_since_ns;
-}
-
 /* Its communicator had failed before it ended, and not by its own doing. */
 static bool ended_after_failure(const struct judge *j, const struct fault *x)
 {
-    for (int i = 0; i < x->nculprits; i++) {
-        const struct verdict_rank *r = &j->f->ranks[x->culprits[i]];
-        bool after = false;
-        for (uint32_t k = 0; k < r->ncomms; k++)
-            after = after || failed_first(r, &r->comms[k]);
-        if (!after)
+    for (int i = 0; i < x->nculprits; i++)
+        if (!failed_before(&j->f->ranks[x->culprits[i]]))
             return false;
-    }
     return x->nculprits > 0;
 }
 

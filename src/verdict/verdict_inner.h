@@ -114,6 +114,7 @@ void find_mismatches(struct judge *j);
 void find_failed(struct judge *j);
 void find_unreachable(struct judge *j);
 void find_inside(struct judge *j);
+bool failed_before(const struct verdict_rank *r);                    /* it ended after, and because, a communicator had failed elsewhere */
 int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */
 void sort_ranks(int32_t *list, int n);
 bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */

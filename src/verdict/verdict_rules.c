@@ -6,6 +6,7 @@
  */
 #include "verdict/verdict_inner.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,14 +95,28 @@ static bool same_end(const struct judge *j, const struct verdict_rank *a, const 
            (ta > tb ? ta - tb : tb - ta) <= TOGETHER_NS;
 }
 
-/* A process that ended after its communicators had failed ended because of that. */
-static bool failed_before(const struct verdict_rank *r)
+/* From outside, for which a failed communicator may be no reason. */
+static bool killed(const struct verdict_rank *r)
 {
+    return r->ended == VERDICT_ENDED_SIGNAL && r->ended_code != SIGABRT && r->ended_code != SIGTERM;
+}
+
+/* A kill that is seen a moment after a communicator failed may have come before: its own reason. */
+static bool failed_first(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    if (c->failed == UNO_OK || c->failed_rank == r->rank)
+        return false;
+    if (c->failed_ns == 0 || r->status_since_ns == 0)
+        return !killed(r);
+    return c->failed_ns <= r->status_since_ns && (!killed(r) || r->status_since_ns - c->failed_ns > TOGETHER_NS);
+}
+
+bool failed_before(const struct verdict_rank *r)
+{
+    bool failed = false;
     for (uint32_t i = 0; i < r->ncomms; i++)
-        if (r->comms[i].failed != UNO_OK && r->comms[i].failed_rank != r->rank &&
-            (r->comms[i].failed_ns == 0 || r->status_since_ns == 0 || r->comms[i].failed_ns <= r->status_since_ns))
-            return true;
-    return false;
+        failed = failed || failed_first(r, &r->comms[i]);
+    return failed;
 }
 
 static void find_dead(struct judge *j)

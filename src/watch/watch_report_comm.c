@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MOST_P2P 256
+#define NOTED_NS 1000000000ull
 
 static void site_of(const struct board_page *page, uint64_t address, char *site)
 {
@@ -42,6 +43,8 @@ static void add_wait(struct verdict_event *v, const struct ledger_notes *n, cons
     v->bytes_moved = n->bytes;
     v->bytes_total = n->bytes_all;
     v->wait_since_ns = v->moved_ns = n->since_ns;
+    if (n->noted_ns + NOTED_NS > clock_ns()) /* waits note themselves many times a second, the program's and ours */
+        v->blocks = n->tid > 0 ? VERDICT_PROGRAM_WAITS : n->tid < 0 ? VERDICT_PROGRAM_GOES_ON : VERDICT_BLOCKS_UNKNOWN;
 }
 
 static uno_err fill_events(const struct net_region *r, const struct ledger_notes *n, const struct board_page *page, uint32_t most,
@@ -156,6 +159,7 @@ static void fill_failure(const struct net_region *r, struct verdict_comm *out)
     out->failed = code < 64 ? (int32_t)code : UNO_ERR_INTERNAL;
     if (r->abort_rank >= 0 && r->abort_rank < out->size)
         out->failed_rank = out->members[r->abort_rank];
+    out->failed_ns = r->abort_ns; /* any rank of the host wrote it, by the same clock */
     snprintf(out->failed_text, sizeof out->failed_text, "%.*s", (int)sizeof out->failed_text - 1, r->abort_text);
 }
 
