@@ -168,6 +168,7 @@ static void take_notice(struct watch *w, const struct notice *n)
 {
     if (atomic_load_explicit(&w->leaving, memory_order_relaxed))
         return;
+    inquiry_notice(w, n);
     if ((n->kind == NOTICE_VERDICT || n->kind == NOTICE_GOES_ON) && w->opt.on_verdict)
         w->opt.on_verdict(w->opt.arg, n->comm_id, n->kind == NOTICE_VERDICT ? n->text : NULL);
     if (n->kind == NOTICE_UNREACHABLE && n->host >= 0 && n->host < w->nhosts && w->opt.on_unreachable)
@@ -410,7 +411,7 @@ static void suspect(struct watch *w, int host, uint64_t now)
     if (h->failed || now - h->heard_ns < w->suspect_timeout_ns)
         return;
     h->failed = true;
-    notice_post(w->page, NOTICE_UNREACHABLE, host, 0, text);
+    notice_post(w->page, NOTICE_UNREACHABLE, host, 0, 0, text);
 }
 
 /* Sockets that were authenticated count as a word. */

@@ -85,6 +85,8 @@ struct inquiry {
     uint32_t said;            /* number of the last sentence from here */
     int32_t heard_origin;     /* the last one from elsewhere */
     uint32_t heard_number;
+    uint32_t heard_identity[8]; /* faults that anybody has told this host since things last went on: a new root does not repeat them */
+    int nheard;
     uint64_t heard_ns;
 };
 struct pair { int32_t a, b; };/* hosts that do not reach each other, as somebody said; a < b */
@@ -183,6 +185,7 @@ struct peer *hosts_hub_of(struct watch *w, int host); /* whom to tell what is fo
 void hosts_pair_text(const struct watch *w, int host, uint64_t now, char *buf, size_t buf_bytes);
 
 /* watch_inquiry.c: what is going on, and what is said of it. */
+void inquiry_notice(struct watch *w, const struct notice *n); /* from any process of this host */
 void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes);
 void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *page, uint64_t now); /* at every tick, for all here */
 void inquiry_timers(struct watch *w, uint64_t now);

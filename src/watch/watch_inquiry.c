@@ -30,7 +30,7 @@ static const struct watch_member *member(const struct watch *w, const struct pee
 
 /* ---- what is said ---------------------------------------------------------------------------------------------------- */
 
-struct sentence { int32_t kind, origin; uint32_t number, zero; uint64_t comm_id; }; /* little-endian, then the text */
+struct sentence { int32_t kind, origin; uint32_t number, identity; uint64_t comm_id; }; /* little-endian, then the text */
 
 static void pass_to_hubs(struct watch *w, int but, const void *data, size_t bytes)
 {
@@ -52,15 +52,16 @@ static bool anybody_silent(const struct watch *w)
 static void say_here(struct watch *w, const struct sentence *s, const char *text)
 {
     LOG(LOG_WARN, LOG_WATCH, "%s", text);
-    notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, text);
+    notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, s->identity, text);
     if (s->kind == NOTICE_VERDICT)
         post_soon(w);
 }
 
-static void say(struct watch *w, enum notice_kind kind, uint64_t comm_id, const char *text)
+static void say(struct watch *w, enum notice_kind kind, uint64_t comm_id, uint32_t identity, const char *text)
 {
     unsigned char buf[sizeof(struct sentence) + NOTICE_TEXT_BYTES];
-    struct sentence s = {.kind = (int32_t)kind, .origin = w->own_host, .number = ++w->inquiry.said, .comm_id = comm_id};
+    struct sentence s = {.kind = (int32_t)kind, .origin = w->own_host, .number = ++w->inquiry.said, .identity = identity,
+                         .comm_id = comm_id};
     size_t len = strnlen(text, NOTICE_TEXT_BYTES - 1);
     memcpy(buf, &s, sizeof s);
     memcpy(buf + sizeof s, text, len);
@@ -262,6 +263,30 @@ static void answered(struct watch *w, const struct peer *from, uint8_t kind, con
         LOG(LOG_INFO, LOG_WATCH, "a report from rank %d's host is not used: %s", from->process, err_text());
 }
 
+/* What is said of a fault at this host, whoever is its hub or the root then. Facts are not kept: nobody says that they are over. */
+void inquiry_notice(struct watch *w, const struct notice *n)
+{
+    struct inquiry *q = &w->inquiry;
+    if (n->kind == NOTICE_GOES_ON)
+        q->nheard = 0;
+    else if (n->kind == NOTICE_VERDICT && n->identity && q->nheard < (int)ARRAY_LEN(q->heard_identity))
+        q->heard_identity[q->nheard++] = n->identity;
+}
+
+static uint32_t sentence_identity(const struct verdict *v)
+{
+    return v->fault ? (uint32_t)(v->identity ^ v->identity >> 32) | 1 : 0;
+}
+
+/* Another root, which is gone now, has said so. */
+static bool was_heard(const struct inquiry *q, const struct verdict *v)
+{
+    bool heard = false;
+    for (int i = 0; i < q->nheard; i++)
+        heard = heard || q->heard_identity[i] == sentence_identity(v);
+    return heard;
+}
+
 static void tell(struct watch *w, const struct verdict *v, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
@@ -273,8 +298,10 @@ static void tell(struct watch *w, const struct verdict *v, uint64_t now)
     q->told_identity[q->ntold++] = v->identity;
     q->resumed = false;
     snprintf(q->told_kind, sizeof q->told_kind, "%s", verdict_kind_name(v->kind));
+    if (was_heard(q, v))
+        return;
     snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? ". What to do: " : "", v->what_next);
-    say(w, NOTICE_VERDICT, v->comm_id, text);
+    say(w, NOTICE_VERDICT, v->comm_id, sentence_identity(v), text);
 }
 
 static bool is_news(const struct inquiry *q, const struct verdict *v)
@@ -320,11 +347,11 @@ static void look_whether_it_goes_on(struct watch *w, uint64_t now)
         uint64_t end_ns = MAX(q->stall_ns, q->resumed_ns);
         snprintf(text, sizeof text, "goes on after %s (the last verdict was: %s)",
                  verdict_age_text(age, sizeof age, end_ns - MIN(q->told_since_ns, end_ns)), q->told_kind);
-        say(w, NOTICE_GOES_ON, 0, text);
+        say(w, NOTICE_GOES_ON, 0, 0, text);
     }
     if (q->resumed || now - q->stall_ns > FORGET_NS) {
         q->told = q->resumed = false;
-        q->ntold = 0;
+        q->ntold = q->nheard = 0;
     }
 }
 

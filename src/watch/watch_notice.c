@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, const char *text)
+void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, uint32_t identity, const char *text)
 {
     uint32_t number = atomic_load_explicit(&s->notices, memory_order_relaxed) + 1;
     struct notice *n = &s->notice[number % STEWARD_NOTICES];
@@ -13,6 +13,7 @@ void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64
     n->kind = kind;
     n->host = host;
     n->comm_id = comm_id;
+    n->identity = identity;
     snprintf(n->text, sizeof n->text, "%s", text);
     atomic_store_explicit(&n->number, number, memory_order_release);
     atomic_store_explicit(&s->notices, number, memory_order_release); /* pairs with the acquire of who looks for news */
@@ -26,6 +27,7 @@ bool notice_read(const struct steward_page *s, uint32_t number, struct notice *c
     copy->kind = n->kind;
     copy->host = n->host;
     copy->comm_id = n->comm_id;
+    copy->identity = n->identity;
     memcpy(copy->text, n->text, sizeof copy->text);
     copy->text[sizeof copy->text - 1] = 0;
     atomic_thread_fence(memory_order_acquire); /* the fields before the second look; pairs with the fence in notice_post */

@@ -18,7 +18,7 @@ struct notice {
     _Atomic uint32_t number;     /* 0 while it is written; release, pairs with the acquire in notice_read */
     int32_t kind;                /* enum notice_kind */
     int32_t host;                /* UNREACHABLE */
-    uint32_t zero;
+    uint32_t identity;           /* VERDICT: of a fault, the same for the same fault; 0 = of none */
     uint64_t comm_id;            /* VERDICT; 0 = of no communicator */
     char text[NOTICE_TEXT_BYTES];
 };
@@ -32,7 +32,7 @@ struct steward_page {
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
 };
 
-void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, const char *text);
+void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, uint32_t identity, const char *text);
 /* Copy notice `number`. false: it is gone. */
 bool notice_read(const struct steward_page *s, uint32_t number, struct notice *copy);
 
