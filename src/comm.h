@@ -166,6 +166,7 @@ struct uno_comm {
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
     struct ledger_notes *notes;   /* what stands beside it in the region */
     int p2p_waited;               /* so many of them */
+    bool draining;                /* finalizing: the program waits for all of them; under the walk lock */
     uint64_t p2p_noted_ns;        /* when the ledger last learned for which requests somebody waits */
     uint32_t look_number;         /* operation whose waiters look into ledgers, and when they do so next */
     uint64_t look_ns;

@@ -81,7 +81,7 @@ void note_wait(uno_comm *c, uint64_t now)
         c->p2p_waited = 0;
     } else if (now >= c->p2p_noted_ns + AGAIN_NS) {
         c->p2p_noted_ns = now;
-        c->p2p_waited = p2p_note_waits(c->p2p);
+        c->p2p_waited = p2p_note_waits(c->p2p, c->draining);
         n->tid = who_waits(n);
         n->noted_ns = now;
     }

@@ -172,11 +172,14 @@ uno_err uno_wait(uno_request **request, uno_status *status)
     struct p2p_request *p = &(*request)->p2p;
     atomic_store_explicit(&p->waited, 1, memory_order_relaxed);
     if (c && engine_wait(c, request_done, p, clock_after(c->cfg.timeout)) != UNO_OK) {
-        char who[40] = "any rank", text[ERR_TEXT_BYTES];
+        char who[40] = "any rank", text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         if (p->peer >= 0)
             snprintf(who, sizeof who, "rank %d", p->peer);
-        snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank, c->cfg.timeout,
-                 p->send ? "a receive of" : "a message of", who, p->tag);
+        if (stall_reason(c, why, sizeof why))
+            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait (UNISONO_TIMEOUT): %s", c->rank, c->cfg.timeout, why);
+        else
+            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank,
+                     c->cfg.timeout, p->send ? "a receive of" : "a message of", who, p->tag);
         (void)comm_fail(c, UNO_ERR_TIMEOUT, p->peer, true, text);
         (void)engine_wait(c, request_done, p, UINT64_MAX); /* a failed communicator ends its requests at the next look */
     }

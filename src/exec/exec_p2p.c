@@ -207,25 +207,26 @@ bool p2p_needs(const struct p2p *p, int rank)
     return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first || pair->grants;
 }
 
-static int note_list(const struct list *l)
+static int note_list(const struct list *l, bool all)
 {
     int n = 0;
     for (const struct p2p_request *r = l->first; r; r = r->next) {
-        n += atomic_load_explicit(&r->waited, memory_order_relaxed) != 0;
+        bool waited = all || atomic_load_explicit(&r->waited, memory_order_relaxed) != 0;
+        n += waited;
         if (r->event && atomic_load_explicit(&r->event->number, memory_order_relaxed) == r->event_number)
-            r->event->waited = (uint8_t)atomic_load_explicit(&r->waited, memory_order_relaxed);
+            r->event->waited = waited;
     }
     return n;
 }
 
-int p2p_note_waits(struct p2p *p)
+int p2p_note_waits(struct p2p *p, bool all)
 {
-    int n = note_list(&p->posted);
+    int n = note_list(&p->posted, all);
     for (int i = 0; i < p->env->size; i++) {
-        n += note_list(&p->pairs[i].waiting);
-        n += note_list(&p->pairs[i].announced);
-        n += note_list(&p->pairs[i].pouring);
-        n += note_list(&p->pairs[i].filling);
+        n += note_list(&p->pairs[i].waiting, all);
+        n += note_list(&p->pairs[i].announced, all);
+        n += note_list(&p->pairs[i].pouring, all);
+        n += note_list(&p->pairs[i].filling, all);
     }
     return n;
 }

@@ -51,8 +51,8 @@ bool p2p_busy(const struct p2p *p2p);    /* any unfinished request, or an answer
 bool p2p_owes(const struct p2p *p2p);
 /* Requests that need `rank` (or, with rank < 0, all of them) fail with this error; the thread's sentence is kept in them. */
 void p2p_fail(struct p2p *p2p, int rank, uno_err err);
-/* Write into the ledger for which requests somebody waits now. Returns how many those are. */
-int p2p_note_waits(struct p2p *p2p);
+/* Write into the ledger for which requests somebody waits now (all: for every one). Returns how many those are. */
+int p2p_note_waits(struct p2p *p2p, bool all);
 /* Does an unfinished request need this rank? UNO_ANY: is a receive from any rank posted? */
 bool p2p_needs(const struct p2p *p2p, int rank);
 /* The first error of a request that leaves its partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails. */

@@ -279,6 +279,36 @@ static void timeout_judge(const int *statuses)
     }
 }
 
+/* Waits that have an end say by then what the verdict said: for a request that nobody answers, in uno_wait and in finalizing. */
+static void reason_rank(int rank)
+{
+    static float out[100];
+    uno_request *request = NULL;
+    uno_config config;
+    config_with(&config, 3);
+    setenv("UNISONO_STALL", "0.3", 1);
+    uno_comm *comm = join_as(rank, now_case->ranks, &config);
+    warm_up(comm);
+    if (rank == 1) {
+        wait_all_stages(1, 2);
+        return;
+    }
+    atomic_store(&sh->mark_ns, clock_ns());
+    uno_err err = uno_irecv(out, 100, UNO_FLOAT32, 1, 7, comm, &request);
+    if (err == UNO_OK)
+        err = now_case->arg ? uno_comm_finalize(comm) : uno_wait(&request, NULL);
+    note(rank, err, comm);
+    set_stage(rank, 2);
+}
+
+static void reason_judge(const int *statuses)
+{
+    (void)statuses;
+    const char *text = sh->outcome[0].text, *call = now_case->arg ? "uno_comm_finalize" : "uno_wait (UNISONO_TIMEOUT): ";
+    expect(0, UNO_ERR_TIMEOUT, call, 6.0);
+    CHECK(strstr(text, "rank 1") && strstr(text, "has sent nothing for it"), "no reason is told: %s", text);
+}
+
 /* ---- aborting ------------------------------------------------------------------------------------------------------------------------ */
 
 static void *abort_main(void *arg)
@@ -348,6 +378,8 @@ const struct fault_case fault_cases_peers[] = {
     {"timeout_tiled", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_TILED},
     {"timeout_recv", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_RECV},
     {"timeout_irecv", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_IRECV},
+    {"timeout_reason", 2, ANY, 20, reason_rank, reason_judge, NULL, 0, 0},
+    {"timeout_reason_finalize", 2, ANY, 20, reason_rank, reason_judge, NULL, 0, 1},
     {"timeout_group", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_GROUP},
     {"timeout_stream", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_STREAM},
     {"abort_small", 3, ANY, 20, abort_rank, abort_judge, NULL, 0, WAIT_SMALL},
