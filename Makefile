@@ -13,5 +13,5 @@ install: all
 	@meson install -C build
 conform-all:
 	@scripts/conform-all
-faults:
-	@scripts/check --suite faults
+faults: all
+	@python3 tests/campaign/campaign.py $(FAULTS) build/cli/unisono build/tests/campaign/campaign_worker
