@@ -215,6 +215,27 @@ static void test_absent_native_stack(void **state)
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "last seen at train.py:212", NULL);
 }
 
+/* A job that falls down after a death, killed from outside: one cause. Two that are killed at once are told together. */
+static void test_killed_after_a_death(void **state)
+{
+    (void)state;
+    for (int together = 0; together < 2; together++) {
+        open_stage(&stages[2]);
+        for (int r = 0; r < 8; r++) {
+            scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 9, 0)->state = r == 3 ? VERDICT_RUNNING : VERDICT_FAILED;
+            struct verdict_comm *m = scene_of(&s, r, WORLD);
+            m->failed = r == 3 ? UNO_OK : UNO_ERR_PEER_DEAD;
+            m->failed_rank = 3;
+            m->failed_ns = r == 3 ? 0 : scene_own(&s, r, SCENE_NOW - 7.98);
+        }
+        scene_ended(&s, 3, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 9, SCENE_NOW - 8);
+        scene_ended(&s, 2, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 9, SCENE_NOW - (together ? 7.9 : 5));
+        must_say(VERDICT_KIND_DEAD, together ? 2 : 3, name(3), "signal 9", NULL);
+        assert_int_equal(v.nculprits, together ? 2 : 1);
+        assert_int_equal(v.nothers, 0);
+    }
+}
+
 static void test_several_absent(void **state)
 {
     (void)state;
@@ -1158,7 +1179,7 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_native_stack),
+        cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_absent_telling_frame),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),
