@@ -21,7 +21,7 @@ import threading
 import time
 
 LIMIT_S = 60.0  # for everything that is waited for and has no limit of its own
-STARTED = []    # cgroups and namespaces of ours, removed at the end
+STARTED = []    # cgroups made so far; what is still there is removed at the end
 OPTIONS = None
 
 Cause = collections.namedtuple("Cause", "what group how named")
@@ -464,14 +464,28 @@ def after(trial, job, when, result):
     result["left"] = job.left()
 
 
+def quota(job):
+    """Half a processor for the whole job; None where that cannot be made."""
+    try:
+        group = make_cgroup("cpu")
+        write(group, "cpu.cfs_quota_us" if legacy("cpu") else "cpu.max", 50000)
+        for pid in job.pids()[0].values():
+            write(group, "cgroup.procs", pid)
+        return group
+    except (Impossible, OSError):
+        return None
+
+
 def healthy(seed, end):
     """One job of uneven, oversubscribed ranks that is suspended now and then; returns the alarms."""
     r = random.Random(seed)
+    group = None
     job = Job(r.randint(2, 8), {"CAMPAIGN_SEED": r.randrange(1 << 30), "CAMPAIGN_CAUSE": "", "CAMPAIGN_UNEVEN_US": r.choice([0, 1000, 20000]),
                                 "CAMPAIGN_COUNT": r.choice([16, 1 << 12, 1 << 14]), "UNISONO_STALL": OPTIONS.stall})
     try:
         if not job.ready():
             return ["the job did not start: " + " / ".join(l for _, l in job.lines[-3:])]
+        group = quota(job) if r.random() < 0.3 else None
         until = min(end, time.monotonic() + r.uniform(5, 20))
         while time.monotonic() < until and job.process.poll() is None:
             time.sleep(max(0.0, min(r.uniform(1, 4), until - time.monotonic())))
@@ -485,6 +499,8 @@ def healthy(seed, end):
         return [l for _, l in job.lines if (re.search(r"unisono: rank \d+:", l) and not FACTS.search(l)) or "] error" in l or "] wrong" in l]
     finally:
         job.end()
+        if group:
+            remove_cgroup(group)
 
 
 def run_cause(name, n, count):
@@ -622,4 +638,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        for made in filter(os.path.isdir, STARTED):
+            remove_cgroup(made)
