@@ -597,6 +597,8 @@ def options():
 def main():
     global OPTIONS
     OPTIONS = options()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: sys.exit(128 + n)) # what was started and made is still ended and removed
     talk = sys.stderr if OPTIONS.json == "-" else sys.stdout
     print("campaign: seed %d, %d causes, %d times each" % (OPTIONS.seed, len(OPTIONS.causes), OPTIONS.times), file=talk, flush=True)
     results, impossible, count = [], {}, 0
