@@ -66,7 +66,7 @@ static int parse(int argc, char **argv, struct why_options *o)
     return CLI_GOOD;
 }
 
-static void print_people(const struct job_found *found, const uno_verdict *v)
+static void print_people(const struct job_found *found, const uno_verdict *v, const char *said)
 {
     char ranks[512];
     const uno_job *job = found->job;
@@ -82,20 +82,25 @@ static void print_people(const struct job_found *found, const uno_verdict *v)
     if (ranks[0])
         printf("Not %s: rank%s %s (%s)\n", found->live ? "asked" : "in the records", job->size - job->reported == 1 ? "" : "s", ranks,
                found->live ? "on other hosts, or ended before; ask `unisono why` there too" : "their hosts' files are not here");
+    if (ranks[0] && said[0])
+        printf("The job itself says, of all its hosts: %s\n", said);
 }
 
 static int answer(const struct why_options *o, struct job_found *found)
 {
     const uno_verdict *v;
     int files = 0;
+    char said[1536] = "";
+    if (found->live && uno_keeper_said(found->keeper, said, sizeof said) != UNO_OK)
+        said[0] = 0;
     if (uno_jobs_judge(found->jobs, found->index, found->live, o->stall_s, &v) != UNO_OK)
         return out_error("why", "the records cannot be judged: %s", uno_last_error(NULL));
     if (o->flight_dir && why_flight("why", found->job, o->flight_dir, &files) != CLI_GOOD)
         return CLI_ERROR;
     if (o->json)
-        why_json(found->job, v, found->live);
+        why_json(found->job, v, found->live, said);
     else
-        print_people(found, v);
+        print_people(found, v, said);
     if (files && !o->json)
         printf("%d file%s written to %s\n", files, files == 1 ? "" : "s", o->flight_dir);
     /* Where all are stopped nobody waits, and the judge sees no fault. */

@@ -46,7 +46,7 @@ char *job_standing(const uno_job *job, char *buf, size_t buf_bytes);
 bool job_stands(const uno_job_rank *r);
 
 /* why_json.c, why_flight.c */
-void why_json(const uno_job *job, const uno_verdict *v, bool live);
+void why_json(const uno_job *job, const uno_verdict *v, bool live, const char *said); /* said: "" = nothing */
 int why_flight(const char *command, const uno_job *job, const char *dir, int *files);
 
 #endif

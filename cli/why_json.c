@@ -115,10 +115,11 @@ static void print_verdict(const uno_verdict *v)
     printf("]},\n");
 }
 
-void why_json(const uno_job *job, const uno_verdict *v, bool live)
+void why_json(const uno_job *job, const uno_verdict *v, bool live, const char *said)
 {
     printf("{\"format\": 1, \"job\": \"%016llx\", \"live\": %s", (unsigned long long)job->id, live ? "true" : "false");
     text("program", job->program);
+    text("said", said[0] ? said : NULL);
     printf(", \"size\": %d, \"reported\": %d,\n", job->size, job->reported);
     print_verdict(v);
     printf(" \"not_asked\": [");

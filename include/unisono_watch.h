@@ -60,6 +60,9 @@ UNO_API uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size
 /* The same without a look as a file in the folder unisono-<uid> under dir, which is made with mode 0700; path: where, at least 1024 bytes.
  * UNO_ERR_SYSTEM, UNO_ERR_USAGE: the folder is not this user's alone; UNO_ERR_IN_PROGRESS: nobody is kept. */
 UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes) UNO_MUST_CHECK;
+/* The last verdict that the job itself told on this host, which is of all its hosts, as long as nothing has gone on since. For a
+ * keeper of one job. At most text_bytes with the final zero; 1536 hold any. UNO_ERR_IN_PROGRESS: there is none. */
+UNO_API uno_err uno_keeper_said(uno_keeper *keeper, char *text, size_t text_bytes) UNO_MUST_CHECK;
 UNO_API void uno_keeper_free(uno_keeper *keeper); /* NULL is allowed */
 
 /* What is known of jobs, from records: of a keeper, or of files that were saved (docs/verdict.md). Plain data; one thread uses it.

@@ -50,6 +50,13 @@ uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t 
     return keeper_save(inner(keeper), dir, path, path_bytes);
 }
 
+uno_err uno_keeper_said(uno_keeper *keeper, char *text, size_t text_bytes)
+{
+    if (!keeper || !text || !text_bytes)
+        return err_set(UNO_ERR_ARG, "uno_keeper_said: %s", !keeper ? "keeper is NULL" : text ? "text_bytes is 0" : "text is NULL");
+    return keeper_said(inner(keeper), text, text_bytes);
+}
+
 void uno_keeper_free(uno_keeper *keeper)
 {
     keeper_free(inner(keeper));

@@ -307,3 +307,34 @@ uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, si
     }
     return err;
 }
+
+uno_err keeper_said(struct watch_keeper *keeper, char *text, size_t text_bytes)
+{
+    const struct steward_page *hub = NULL;
+    uint32_t best = 0;
+    struct notice n;
+    for (struct kept *k = keeper->jobs; k; k = k->next)
+        for (int r = 0; r < k->w.opt.size - 1; r++) {
+            const struct board_page *page = k->w.peers[r].records.page;
+            uint32_t generation = page ? atomic_load_explicit(&page->steward.generation, memory_order_relaxed) : 0;
+            if (page && (!hub || generation > best)) { /* the hub that took over last, or the lowest rank */
+                best = generation;
+                hub = &page->steward;
+            }
+        }
+    /* acquire: pairs with the release in notice_post */
+    uint32_t newest = hub ? atomic_load_explicit(&hub->notices, memory_order_acquire) : 0;
+    for (uint32_t i = 0; i < STEWARD_NOTICES && i < newest; i++) {
+        if (!notice_read(hub, newest - i, &n) || n.kind == NOTICE_UNREACHABLE)
+            continue;
+        if (n.kind != NOTICE_VERDICT)
+            break; /* things went on */
+        n.text[sizeof n.text - 1] = 0;
+        for (char *c = n.text; *c; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?';
+        snprintf(text, text_bytes, "%s", n.text);
+        return UNO_OK;
+    }
+    return err_set(UNO_ERR_IN_PROGRESS, "no verdict was said on this host, or things went on after it");
+}

@@ -109,6 +109,16 @@ class Live(unittest.TestCase):
             self.assertIn("what to do: ", out)
             self.assertIsNone(job.run.poll(), "the job goes on")
 
+    def test_said(self):
+        """What the job itself has said, and takes back."""
+        with Job("loop", env={"UNISONO_STALL": "1"}) as job:
+            self.assertIsNone(why_json(str(job.pids[0]))[1]["said"])
+            os.kill(job.pids[2], signal.SIGSTOP)
+            said = wait_for(lambda: why_json(str(job.pids[0]))[1]["said"], "the job's own verdict")
+            self.assertRegex(said, r"rank 2 \(pid %d on .* stopped" % job.pids[2])
+            os.kill(job.pids[2], signal.SIGCONT)
+            wait_for(lambda: why_json(str(job.pids[0]))[1]["said"] is None, "things to go on")
+
     def test_long_patience(self):
         with Job("absent") as job:
             job.kind("rank_absent")
