@@ -83,6 +83,20 @@ void rng_seed(struct rng *r, uint64_t seed);
 uint64_t rng_next(struct rng *r);
 uint64_t rng_below(struct rng *r, uint64_t n); /* 0 .. n-1, n > 0 */
 
+/* ---- words as bytes: little-endian, the low `bytes` of v (1 to 8) ---------------------------------------- */
+static inline void put_le(unsigned char *at, uint64_t v, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(v >> (8 * i));
+}
+static inline uint64_t get_le(const unsigned char *at, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < bytes; i++)
+        v |= (uint64_t)at[i] << (8 * i);
+    return v;
+}
+
 /* ---- hashing (base/hash.c): for ids and tables, not for secrets ---------------------------------- */
 typedef struct id128 { uint64_t lo, hi; } id128;
 id128 hash128(const void *data, size_t bytes, uint64_t seed);

@@ -29,20 +29,6 @@ static void refuse(struct codec *c, const char *what)
         c->err = err_set(UNO_ERR_PARSE, "the record is damaged: %s; it was not written by this library, or changed since", what);
 }
 
-static void put64(unsigned char *at, uint64_t v)
-{
-    for (int i = 0; i < 8; i++)
-        at[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get64(const unsigned char *at)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < 8; i++)
-        v |= (uint64_t)at[i] << (8 * i);
-    return v;
-}
-
 /* ---- one field --------------------------------------------------------------------------------------------------- */
 
 /* Writes v; reading, returns what stands there (0 after an error). */
@@ -56,9 +42,9 @@ static uint64_t word(struct codec *c, uint64_t v)
         return 0;
     }
     if (c->mode == WRITE)
-        put64(c->at, v);
+        put_le(c->at, v, 8);
     else
-        v = get64(c->at);
+        v = get_le(c->at, 8);
     c->at += 8;
     return v;
 }
@@ -489,9 +475,9 @@ uno_err verdict_encode(const struct verdict_rank *whole, void *buf, size_t cap, 
         return c.err;
     *bytes = (size_t)(c.at - out);
     memcpy(out, magic, sizeof magic);
-    put64(out + 8, VERDICT_RECORD_VERSION);
-    put64(out + 16, *bytes);
-    put64(out + 24, hash128(out + VERDICT_HEAD_BYTES, *bytes - VERDICT_HEAD_BYTES, VERDICT_RECORD_VERSION).lo);
+    put_le(out + 8, VERDICT_RECORD_VERSION, 8);
+    put_le(out + 16, *bytes, 8);
+    put_le(out + 24, hash128(out + VERDICT_HEAD_BYTES, *bytes - VERDICT_HEAD_BYTES, VERDICT_RECORD_VERSION).lo, 8);
     return UNO_OK;
 }
 
@@ -504,10 +490,10 @@ uno_err verdict_record_bytes(const void *data, size_t bytes, size_t *record_byte
         return err_set(UNO_ERR_PARSE, "the record is cut off: %zu bytes, its head alone has %d", bytes, VERDICT_HEAD_BYTES);
     if (memcmp(in, magic, sizeof magic) != 0)
         return err_set(UNO_ERR_PARSE, "this is not a record of Unisono's facts: it does not begin with \"%.8s\"", (const char *)magic);
-    if (get64(in + 8) != VERDICT_RECORD_VERSION)
+    if (get_le(in + 8, 8) != VERDICT_RECORD_VERSION)
         return err_set(UNO_ERR_PARSE, "the record has version %llu, this library reads version %d; use the `unisono` of the job",
-                       (unsigned long long)get64(in + 8), VERDICT_RECORD_VERSION);
-    uint64_t length = get64(in + 16);
+                       (unsigned long long)get_le(in + 8, 8), VERDICT_RECORD_VERSION);
+    uint64_t length = get_le(in + 16, 8);
     if (length < VERDICT_HEAD_BYTES || length > VERDICT_RECORD_LIMIT)
         return err_set(UNO_ERR_PARSE, "the record is damaged: a length of %llu bytes cannot be", (unsigned long long)length);
     *record_bytes = (size_t)length;
@@ -524,7 +510,7 @@ uno_err verdict_decode(const void *data, size_t bytes, struct verdict_rank *r)
         return err_set(UNO_ERR_PARSE, "the record is cut off: %zu of its %zu bytes are there", bytes, length);
     if (length < bytes)
         return err_set(UNO_ERR_PARSE, "the record is damaged: %zu bytes stand behind its end", bytes - length);
-    if (get64(in + 24) != hash128(in + VERDICT_HEAD_BYTES, length - VERDICT_HEAD_BYTES, VERDICT_RECORD_VERSION).lo)
+    if (get_le(in + 24, 8) != hash128(in + VERDICT_HEAD_BYTES, length - VERDICT_HEAD_BYTES, VERDICT_RECORD_VERSION).lo)
         return err_set(UNO_ERR_PARSE, "the record is damaged: its checksum is wrong");
     struct codec c = {.mode = READ, .at = in + VERDICT_HEAD_BYTES, .end = in + length};
     rank_fields(&c, r);

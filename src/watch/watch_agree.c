@@ -49,20 +49,6 @@ struct agree {
     bool any_due;
 };
 
-static void put(unsigned char *at, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *at, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < bytes; i++)
-        v |= (uint64_t)at[i] << (8 * i);
-    return v;
-}
-
 uno_err agree_new(int rank, int size, const struct agree_times *times, struct agree **out)
 {
     if (size > AGREE_MAX_RANKS)
@@ -133,13 +119,13 @@ size_t agree_message_bytes(int size)
 
 static void write_header(unsigned char *b, int flags, int rank, int size, int phase, uint64_t seq)
 {
-    put(b, MAGIC, 2);
-    put(b + 2, VERSION, 1);
-    put(b + 3, (uint64_t)flags, 1);
-    put(b + 4, (uint32_t)rank, 4);
-    put(b + 8, (uint32_t)size, 4);
-    put(b + 12, (uint64_t)phase, 4);
-    put(b + 16, seq, 8);
+    put_le(b, MAGIC, 2);
+    put_le(b + 2, VERSION, 1);
+    put_le(b + 3, (uint64_t)flags, 1);
+    put_le(b + 4, (uint32_t)rank, 4);
+    put_le(b + 8, (uint32_t)size, 4);
+    put_le(b + 12, (uint64_t)phase, 4);
+    put_le(b + 16, seq, 8);
 }
 
 void agree_write(struct agree *a, void *buf)
@@ -147,9 +133,9 @@ void agree_write(struct agree *a, void *buf)
     unsigned char *b = buf;
     size_t n = agree_set_bytes(a->size);
     write_header(b, (a->called ? FLAG_CALLED : 0) | (a->decided ? FLAG_DECIDED : 0), a->rank, a->size, (int)a->phase, ++a->seq);
-    put(b + 24, a->promised, 8);
-    put(b + 32, a->accepted, 8);
-    put(b + 40, a->phase == IDLE ? 0 : a->ballot, 8);
+    put_le(b + 24, a->promised, 8);
+    put_le(b + 32, a->accepted, 8);
+    put_le(b + 40, a->phase == IDLE ? 0 : a->ballot, 8);
     memcpy(b + HEADER_BYTES, a->value, n);
     memcpy(b + HEADER_BYTES + n, a->proposal, n);
     memset(a->due, 0, (size_t)a->size * sizeof *a->due);
@@ -355,14 +341,14 @@ static void hear(struct agree *a, const unsigned char *b, int from, uint64_t now
 {
     struct other *o = &a->others[from];
     const unsigned char *value = b + HEADER_BYTES, *proposal = value + agree_set_bytes(a->size);
-    uint64_t proposing = get(b + 40, 8);
-    enum phase phase = (enum phase)get(b + 12, 4);
-    o->seq = get(b + 16, 8);
+    uint64_t proposing = get_le(b + 40, 8);
+    enum phase phase = (enum phase)get_le(b + 12, 4);
+    o->seq = get_le(b + 16, 8);
     o->heard_ns = MAX(now, 1u);
     o->lost = false;
     o->called = b[3] & FLAG_CALLED;
-    o->promised = get(b + 24, 8);
-    o->accepted = get(b + 32, 8);
+    o->promised = get_le(b + 24, 8);
+    o->accepted = get_le(b + 32, 8);
     o->knows = b[3] & FLAG_DECIDED;
     saw_ballot(a, o->promised);
     saw_ballot(a, proposing);
@@ -384,7 +370,7 @@ static void hear(struct agree *a, const unsigned char *b, int from, uint64_t now
  * not. So it is believed if we have accepted nothing later. */
 static void hear_of_gone(struct agree *a, const unsigned char *b, uint64_t now)
 {
-    uint64_t accepted = get(b + 32, 8);
+    uint64_t accepted = get_le(b + 32, 8);
     if ((b[3] & FLAG_DECIDED) && a->accepted <= accepted)
         learn(a, accepted, b + HEADER_BYTES, now);
 }
@@ -392,11 +378,11 @@ static void hear_of_gone(struct agree *a, const unsigned char *b, uint64_t now)
 uno_err agree_receive(struct agree *a, const void *data, size_t bytes, uint64_t now)
 {
     const unsigned char *b = data;
-    if (bytes != agree_message_bytes(a->size) || get(b, 2) != MAGIC || b[2] != VERSION || get(b + 8, 4) != (uint64_t)a->size ||
-        get(b + 4, 4) >= (uint64_t)a->size || get(b + 12, 4) > ACCEPT)
+    if (bytes != agree_message_bytes(a->size) || get_le(b, 2) != MAGIC || b[2] != VERSION || get_le(b + 8, 4) != (uint64_t)a->size ||
+        get_le(b + 4, 4) >= (uint64_t)a->size || get_le(b + 12, 4) > ACCEPT)
         return err_set(UNO_ERR_PARSE, "a message of %zu bytes about shrinking a communicator of %d ranks makes no sense", bytes, a->size);
-    int from = (int)get(b + 4, 4);
-    if (from == a->rank || get(b + 16, 8) <= a->others[from].seq)
+    int from = (int)get_le(b + 4, 4);
+    if (from == a->rank || get_le(b + 16, 8) <= a->others[from].seq)
         return UNO_OK; /* overtaken */
     if (a->others[from].gone) {
         hear_of_gone(a, b, now);
