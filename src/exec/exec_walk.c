@@ -265,6 +265,12 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
     return FIRED;
 }
 
+static uno_err shape(const struct exec_program *p, struct net_end *e)
+{
+    e->left_lying = false;
+    return net_end_shape(e, p->k, p->tile_bytes, p->room_bytes);
+}
+
 static NOINLINE uno_err tiled_start(struct exec_op *op)
 {
     const struct exec_program *p = op->program;
@@ -281,13 +287,9 @@ static NOINLINE uno_err tiled_start(struct exec_op *op)
         env->scratch_bytes = need;
     }
     for (uint32_t i = 0; i < p->nsends; i++)
-        p->sends[i]->left_lying = false;
+        TRY(shape(p, p->sends[i]));
     for (uint32_t i = 0; i < p->nrecvs; i++)
-        p->recvs[i]->left_lying = false;
-    for (uint32_t i = 0; i < p->nsends; i++)
-        TRY(net_end_shape(p->sends[i], p->k, p->tile_bytes, p->room_bytes));
-    for (uint32_t i = 0; i < p->nrecvs; i++)
-        TRY(net_end_shape(p->recvs[i], p->k, p->tile_bytes, p->room_bytes));
+        TRY(shape(p, p->recvs[i]));
     placing_begin(op);
     return UNO_OK;
 }

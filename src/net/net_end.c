@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define NEAR_UNIT 4096u
-#define NEAR_SLOTS 8      /* so many of them are at the beginning of the room */
+#define NEAR_ROOM (8 * NEAR_UNIT) /* the beginning of the room, where they stay */
 #define MOST_SLOTS 128    /* beyond what a plan asks for */
 
 static size_t block_bytes(int k, size_t room)
@@ -51,7 +51,6 @@ uno_err net_end_shape(struct net_end *e, int k, uint32_t stride, size_t room)
     e->k = MAX(e->k, slots);
     e->stride = stride;
     e->room = room;
-    e->near = (size_t)NEAR_SLOTS * NEAR_UNIT;
     e->shape_no++;
     e->mapped = false;
     return UNO_OK;
@@ -181,7 +180,7 @@ static bool find_room(struct net_end *e, uint64_t bytes)
 {
     size_t unit = net_unit(bytes), at = net_place_at(e, bytes);
     bool near = unit <= NEAR_UNIT;
-    if (at + unit > e->room || (near && at == e->near))
+    if (at + unit > e->room || (near && at == NEAR_ROOM))
         at = 0;
     size_t clear = clear_from(e, at);
     if (at + unit > clear && e->next - 1 - e->freed < (uint32_t)e->promised)
@@ -190,7 +189,7 @@ static bool find_room(struct net_end *e, uint64_t bytes)
     if (at + unit > clear)
         return false;
     e->at = at;
-    e->clear = near && at < e->near ? MIN(clear, e->near) : clear;
+    e->clear = near && at < NEAR_ROOM ? MIN(clear, NEAR_ROOM) : clear;
     return true;
 }
 

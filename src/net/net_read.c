@@ -26,7 +26,8 @@ static int length_class(uint64_t bytes)
 void net_read_probe(struct net_comm *c)
 {
     struct net_region *own = c->opt.region;
-    c->warm = fault_value("warm") > 0 ? (uint64_t)fault_value("warm") : WARM;
+    long warm = fault_value("warm");
+    c->warm = warm > 0 ? (uint64_t)warm : WARM;
     bool all = c->opt.lend && !fault_hit("read");
     for (int i = 0; i < c->ngroup && all; i++) {
         const struct net_peer *p = &c->peers[c->group[i]];
