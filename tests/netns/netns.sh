@@ -5,66 +5,14 @@
 # possible here.
 set -eu
 unisono=$1 conform=$2 what=$3
-id=$$
-dir=$(mktemp -d)
-if [ "$(id -u)" != 0 ] || ! ip netns add "uno-$id-s" 2>/dev/null; then
-    echo "skipped: making network namespaces needs root"
-    rm -rf "$dir"
-    exit 77
-fi
-if [ "$what" = ipv6 ] && [ ! -e /proc/sys/net/ipv6 ]; then
-    ip netns del "uno-$id-s"
-    rm -rf "$dir"
-    echo "skipped: this kernel has no IPv6"
-    exit 77
-fi
-job=
-cleanup() {
-    [ -z "$job" ] || kill -9 "$job" 2>/dev/null || :
-    for n in s 1 2 3; do
-        for p in $(ip netns pids "uno-$id-$n" 2>/dev/null); do kill -9 "$p" 2>/dev/null || :; done
-        ip netns del "uno-$id-$n" 2>/dev/null || :
-    done
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM HUP
-
-fail() {
-    echo "FAILED: $1"
-    tail -n 30 "$dir"/out "$dir"/err 2>/dev/null || :
-    exit 1
-}
-in_host() { where=$1; shift; ip netns exec "uno-$id-$where" "$@"; }
-condition() { # limit in seconds, what, command ...: true within that time
-    tries=$(($1 * 10)) said=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "$said"
-        sleep 0.1
-    done
-}
-
-# The switch is a namespace of its own; the launcher sits in it too, so that it reaches every host.
-in_host s ip link set lo up
-in_host s ip link add bridge type bridge forward_delay 0
-for n in 1 2 3; do
-    ip netns add "uno-$id-$n"
-    ip link add host netns "uno-$id-$n" type veth peer name "port$n" netns "uno-$id-s"
-    in_host s ip link set "port$n" master bridge up
-    in_host "$n" ip link set lo up
-    case $what in
-    ipv6) in_host "$n" ip addr add "fd00:756e:6f::$n/64" dev host nodad ;;
-    *)
-        in_host "$n" ip addr add "10.214.0.$n/24" dev host ;;
-    esac
-    in_host "$n" ip link set host up
-done
-in_host s ip link set bridge up
-for n in 1 2 3; do # the kernel reports a carrier some time after the cable is there
-    condition 20 "host $n has no link" sh -c "ip netns exec uno-$id-$n ip -o link show host | grep -q 'state UP'"
-done
+. "$(dirname "$0")/common.sh"
+need_namespaces
+[ "$what" != ipv6 ] || [ -e /proc/sys/net/ipv6 ] || skip "this kernel has no IPv6"
+end_with end_hosts
+case $what in
+ipv6) make_hosts 3 fd00:756e:6f::%/64 nodad ;;
+*) make_hosts 3 10.214.0.%/24 ;;
+esac
 
 hosts() { # ranks of each host, program ...
     h=uno-$id

@@ -4,29 +4,13 @@
 # Usage: stall.sh UNISONO
 set -eu
 unisono=$1
-dir=$(mktemp -d)
-job=
+. "$(dirname "$0")/common.sh"
 cleanup() {
-    [ -z "$job" ] || kill -9 "$job" 2>/dev/null || :
+    end_job
     for p in $(ranks_pids); do kill -9 "$p" 2>/dev/null || :; done
     rm -rf "$dir"
 }
-trap cleanup EXIT
-trap 'exit 1' INT TERM HUP
-fail() {
-    echo "FAILED: $1"
-    tail -n 30 "$dir"/out "$dir"/err 2>/dev/null || :
-    exit 1
-}
-condition() { # limit in seconds, what, command ...: true within that time
-    tries=$(($1 * 10)) said=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "$said"
-        sleep 0.1
-    done
-}
+end_with cleanup
 # Processes of this job: its environment names our folder.
 ranks_pids() {
     for e in /proc/[0-9]*/environ; do
