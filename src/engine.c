@@ -479,11 +479,12 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
 
 /* Polls before anything else is looked at: a short operation ends within them. */
 #define SOON_POLLS 64
+#define SOON_CROWDED 2
 
 static void walk_soon(uno_comm *c)
 {
     bool moved = false;
-    for (int i = 0; i < SOON_POLLS; i++) {
+    for (int i = c->env.crowded ? SOON_POLLS - SOON_CROWDED : 0; i < SOON_POLLS; i++) {
         uno_err err = exec_poll(c->run, &moved);
         if (err == UNO_ERR_IN_PROGRESS) {
             exec_relax();

@@ -9,17 +9,19 @@
 
 enum { SPIN = EXEC_SPUN, YIELD, ARMED };
 
+#define CROWDED_POLLS 4       /* 4 and 8 ranks on 2 processors at 8 bytes: 4.7 and 11 us, with 192 polls 11 and 28 */
 #define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
 #define DOZE_FIRST_US 200
 #define DOZE_MOST_US 20000    /* aborts written by others ring the bell; this bounds what a lost ring costs */
 #define SOCKET_DOZE_NS 1000000 /* a peer on this host cannot ring somebody who sleeps on sockets */
 
 static uint64_t spin_ns = 20000;         /* about twice the slowest hand-over seen between idle cores */
-static const uint64_t crowded_spin_ns = 500;
+static bool spin_given;
 
 void exec_wait_configure(double spin_s)
 {
-    if (spin_s >= 0)
+    spin_given = spin_s >= 0;
+    if (spin_given)
         spin_ns = (uint64_t)(spin_s * 1e9);
 }
 
@@ -49,12 +51,15 @@ uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, u
     if (env->proc && (w->polls & 3) == 0 && net_progress(env->proc))
         return UNO_OK;
     if (w->stage == SPIN) {
+        bool yield_soon = env->crowded && !spin_given; /* whom we wait for may need this processor: polling on wins nothing */
         exec_relax();
-        if (w->polls % 64)
+        if (w->polls % (yield_soon ? CROWDED_POLLS : 64))
             return UNO_OK;
         uint64_t now = clock_ns();
-        if (w->stage_end_ns == 0)
-            w->stage_end_ns = now + (env->crowded ? crowded_spin_ns : spin_ns);
+        if (yield_soon)
+            next_stage(w, YIELD, now + YIELD_NS);
+        else if (w->stage_end_ns == 0)
+            w->stage_end_ns = now + spin_ns;
         else if (now >= w->stage_end_ns)
             next_stage(w, YIELD, now + YIELD_NS);
         return env->look(env->look_arg, number, deadline_ns);
