@@ -16,7 +16,8 @@
 #define STAGGER_NS 2000000ull     /* between the first tries of two addresses */
 #define HANDSHAKE_S 10.0          /* a crowded server may take its time; the server allows 2 s from when it accepts */
 #define REFUSALS_MAX 8            /* failed handshakes until an address counts as another job's */
-#define ANSWER_S 1.0              /* for the list of missing ranks, after the deadline */
+#define ANSWER_S 5.0              /* beyond the deadline, for what a server that lives says in a moment: who is missing, the rest of a frame */
+#define ROUND_S 2.0               /* who has been answered has met everybody: so long a further round gets, however near the deadline is */
 
 struct boot {
     int fd, rank, size;
@@ -165,9 +166,16 @@ static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attem
     return UNO_ERR_IN_PROGRESS;
 }
 
+/* For what must come now that something has begun to come: a deadline in the middle of a frame would lose the place in the stream. */
+static uint64_t later(uint64_t deadline_ns, double seconds)
+{
+    return MAX(deadline_ns, clock_after(seconds));
+}
+
 static uno_err recv_frame(int fd, struct boot_frame *head, uint64_t deadline_ns)
 {
-    TRY(sock_recv_all(fd, head, sizeof *head, deadline_ns));
+    TRY(sock_recv_all(fd, head, 1, deadline_ns));
+    TRY(sock_recv_all(fd, (char *)head + 1, sizeof *head - 1, later(deadline_ns, ANSWER_S)));
     if (head->type == 0 || head->type >= BOOT_FRAME_TYPES || head->bytes > BOOT_MAX_REPLY)
         return err_set(UNO_ERR_INTERNAL, "the joining server sent a frame of unknown type %u", head->type);
     return UNO_OK;
@@ -204,7 +212,8 @@ static uno_err join(struct boot *b, struct attempt *a)
             return UNO_OK;
         }
     }
-    snprintf(why, sizeof why, err == UNO_OK ? "%s serves another job or an earlier communicator" : "%s ended the connection",
+    snprintf(why, sizeof why, err == UNO_OK ? "%s serves another job or an earlier communicator"
+                              : err == UNO_ERR_TIMEOUT ? "%s does not answer" : "%s ended the connection",
              sock_text(&a->to, text, sizeof text));
     attempt_failed(a, why, false);
     return UNO_ERR_IN_PROGRESS;
@@ -306,38 +315,44 @@ static uno_err server_gone(const struct boot *b)
                    "its output", b->server.host, b->server.pid, b->address, b->rank);
 }
 
-/* Our deadline has passed: ask the server who is missing. */
-static uno_err ask_who(struct boot *b)
+static uno_err server_silent(const struct boot *b)
 {
-    struct boot_frame late = {.type = BOOT_LATE, .round = b->round}, head;
-    uint64_t until = clock_after(ANSWER_S);
-    uno_err err = sock_send_all(b->fd, &late, sizeof late, until);
-    while (err == UNO_OK && (err = recv_frame(b->fd, &head, until)) == UNO_OK) {
-        if (head.type == BOOT_ERROR)
-            return recv_error(b->fd, &head, until);
-        char bin[4096];
-        for (uint64_t left = head.bytes; left && err == UNO_OK; left -= MIN(left, sizeof bin))
-            err = sock_recv_all(b->fd, bin, MIN(left, sizeof bin), until);
-    }
     return err_set(UNO_ERR_TIMEOUT, "rank 0's process (host %s, pid %d), which serves the joining at %s, does not answer within "
                    "%.1f s; it is stopped, overloaded, or unreachable", b->server.host, b->server.pid, b->address,
                    (double)(clock_ns() - b->start_ns) / 1e9);
+}
+
+/* What it means for joining that bytes could not be sent or received. */
+static uno_err cut_off(const struct boot *b, uno_err err)
+{
+    return err == UNO_ERR_TIMEOUT ? server_silent(b) : err == UNO_ERR_UNREACHABLE ? server_gone(b) : err;
+}
+
+/* Our deadline has passed: ask the server who is missing. It may have said so to everybody and ended before it could be asked: its
+ * sentence waits to be read, whether the question goes out or not. */
+static uno_err ask_who(struct boot *b, struct boot_frame *head)
+{
+    struct boot_frame late = {.type = BOOT_LATE, .round = b->round};
+    uint64_t until = clock_after(ANSWER_S);
+    uno_err err = sock_send_all(b->fd, &late, sizeof late, until);
+    return err == UNO_OK || err == UNO_ERR_UNREACHABLE ? recv_frame(b->fd, head, until) : err;
 }
 
 static uno_err receive_all(struct boot *b, size_t bytes, void *all)
 {
     struct boot_frame head;
     uno_err err = recv_frame(b->fd, &head, b->deadline_ns);
-    if (err == UNO_OK && head.type == BOOT_ERROR)
+    if (err == UNO_ERR_TIMEOUT)
+        err = ask_who(b, &head);
+    if (err != UNO_OK)
+        return cut_off(b, err);
+    if (head.type == BOOT_ERROR)
         return recv_error(b->fd, &head, clock_after(ANSWER_S));
-    if (err == UNO_OK && (head.type != BOOT_ALL || head.round != b->round || head.bytes != bytes * (uint64_t)b->size))
+    if (head.type != BOOT_ALL || head.round != b->round || head.bytes != bytes * (uint64_t)b->size)
         return err_set(UNO_ERR_INTERNAL, "the joining server answered round %llu with %llu bytes for round %llu",
                        (unsigned long long)b->round, (unsigned long long)head.bytes, (unsigned long long)head.round);
-    if (err == UNO_OK)
-        err = sock_recv_all(b->fd, all, head.bytes, b->deadline_ns);
-    if (err == UNO_ERR_TIMEOUT)
-        return ask_who(b);
-    return err == UNO_ERR_UNREACHABLE ? server_gone(b) : err;
+    err = sock_recv_all(b->fd, all, head.bytes, later(b->deadline_ns, ANSWER_S));
+    return err == UNO_OK ? err : cut_off(b, err);
 }
 
 uno_err boot_exchange(struct boot *b, const void *mine, size_t bytes, void *all)
@@ -347,17 +362,16 @@ uno_err boot_exchange(struct boot *b, const void *mine, size_t bytes, void *all)
     if (bytes > BOOT_MAX_BYTES || bytes * (uint64_t)b->size > BOOT_MAX_REPLY)
         return err_set(UNO_ERR_ARG, "%zu bytes a rank are too much to exchange among %d ranks", bytes, b->size);
     struct boot_frame head = {.type = BOOT_PUT, .round = b->round, .bytes = bytes};
-    uno_err err = sock_send_all(b->fd, &head, sizeof head, b->deadline_ns);
+    uint64_t until = later(b->deadline_ns, ANSWER_S);
+    uno_err err = sock_send_all(b->fd, &head, sizeof head, until);
     if (err == UNO_OK)
-        err = sock_send_all(b->fd, mine, bytes, b->deadline_ns);
+        err = sock_send_all(b->fd, mine, bytes, until);
     /* A failed send usually means that the server has said why and closed: its sentence is waiting. */
-    if (err == UNO_ERR_TIMEOUT)
-        err = ask_who(b);
-    else if (err == UNO_OK || err == UNO_ERR_UNREACHABLE)
-        err = receive_all(b, bytes, all);
+    err = err == UNO_OK || err == UNO_ERR_UNREACHABLE ? receive_all(b, bytes, all) : cut_off(b, err);
     if (err != UNO_OK)
         return failed(b, err_wrap(err, "joining as rank %d of %d", b->rank, b->size));
     b->round++;
+    b->deadline_ns = later(b->deadline_ns, ROUND_S);
     return UNO_OK;
 }
 

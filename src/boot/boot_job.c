@@ -22,6 +22,12 @@ static void mark_left(struct server *s, const struct conn *c)
     s->left++;
 }
 
+static void conn_say(struct server *s, struct conn *c)
+{
+    c->deadline_ns = clock_ns() + BOOT_LINGER_NS;
+    conn_send(s, c, BOOT_ERROR, s->failed, 0, s->failure, strlen(s->failure), -1);
+}
+
 static void conn_tell(struct server *s, struct conn *c)
 {
     if (c->state == MEMBER)
@@ -29,8 +35,33 @@ static void conn_tell(struct server *s, struct conn *c)
     s->half_open -= conn_half_open(c);
     mark_left(s, c);
     c->state = CLOSING;
-    c->deadline_ns = clock_ns() + BOOT_LINGER_NS;
-    conn_send(s, c, BOOT_ERROR, s->failed, 0, s->failure, strlen(s->failure), -1);
+    if (!c->own_process) {
+        conn_say(s, c);
+        return;
+    }
+    c->error_due = true;
+    c->deadline_ns = UINT64_MAX;
+    s->tell_own_ns = clock_ns() + BOOT_LINGER_NS;
+}
+
+static bool others_listen(const struct server *s)
+{
+    for (const struct conn *c = s->conns; c; c = c->next)
+        if (c->state == EXPECT_JOIN || (c->state == CLOSING && !c->error_due))
+            return true;
+    return false;
+}
+
+void job_tell_own(struct server *s, uint64_t now)
+{
+    if (!s->tell_own_ns || (now < s->tell_own_ns && others_listen(s)))
+        return;
+    s->tell_own_ns = 0;
+    for (struct conn *c = s->conns; c; c = c->next)
+        if (c->state == CLOSING && c->error_due) {
+            c->error_due = false;
+            conn_say(s, c);
+        }
 }
 
 static void job_failed(struct server *s, uno_err code, const char *fmt, ...) UNO_PRINTF(3, 4);
@@ -68,7 +99,7 @@ static bool does_not_read(const void *arg, int rank)
     return c && c->outs > 0;
 }
 
-/* Rank `who` gave up in `round`: say for whom it waited. */
+/* Rank `who` gave up in `round`: say for whom it waited. For nobody, when its question and the answer have crossed. */
 void job_late(struct server *s, int who, uint64_t round)
 {
     struct absent a = {s, round};
@@ -83,9 +114,9 @@ void job_late(struct server *s, int who, uint64_t round)
         job_failed(s, UNO_ERR_TIMEOUT,
                    "%d of %d ranks joined and then fell silent when the deadline of rank %d passed: %.400s", m, s->size, who,
                    silent.s ? silent.s : "?");
-    else
+    else if (k)
         job_failed(s, UNO_ERR_TIMEOUT, "the deadline of rank %d passed while ranks did not read their answer: %.400s", who,
-                   k && stuck.s ? stuck.s : "none");
+                   stuck.s ? stuck.s : "?");
     text_free(&missing);
     text_free(&silent);
     text_free(&stuck);

@@ -286,6 +286,9 @@ static uint64_t sweep(struct server *s)
     for (struct conn *c = s->conns; c; c = c->next)
         if ((conn_half_open(c) || c->state == CLOSING) && now >= c->deadline_ns)
             conn_kill(s, c);
+    job_tell_own(s, now);
+    if (s->tell_own_ns)
+        next = MIN(next, s->tell_own_ns);
     for (struct conn **p = &s->conns; *p;) {
         struct conn *c = *p;
         if (c->state == DEAD) {

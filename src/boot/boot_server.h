@@ -21,7 +21,8 @@ struct conn {
     struct auth_session auth;
     uint64_t born_ns, deadline_ns;      /* SHAKING, EXPECT_JOIN: end of the handshake; CLOSING: of lingering */
     int rank;                           /* MEMBER */
-    bool own_process, answer_due;       /* answered after all others, so that this process may end when it has its answer */
+    bool own_process;                   /* answered after all others, so that this process may end when it has its answer: */
+    bool answer_due, error_due;         /* its answer, or the job's fault, is still to be sent */
     struct boot_frame head;             /* being read */
     struct boot_who who;
     char *into;                         /* where the payload goes; NULL = head is being read */
@@ -42,6 +43,7 @@ struct server {
     struct boot_id id;
     char *unlink_path;
     uint64_t end_ns, accept_again_ns;   /* the latter: 0 = accepting */
+    uint64_t tell_own_ns;               /* not later than then the own process learns that the job has failed; 0 = nothing to tell */
     bool crowded;                       /* not accepting because of half-open connections */
     struct conn *conns;
     int half_open, size, joined, left;
@@ -72,6 +74,7 @@ void job_answer_sent(struct server *s, int slot);                   /* one answe
 void job_late(struct server *s, int who, uint64_t round);           /* rank `who` gave up: say for whom it waited */
 void job_left(struct server *s, struct conn *c);                    /* BOOT_BYE */
 void job_member_ended(struct server *s, struct conn *c);            /* its connection ended without it */
+void job_tell_own(struct server *s, uint64_t now);                  /* the fault, once the others have read it or had their time */
 void job_remove_file(struct server *s);
 
 #endif

@@ -31,6 +31,7 @@ static bool no_servers(void *arg)
 struct scenario {
     int n, size;              /* processes, and the size they say */
     double deadline_s;
+    uint64_t deadline_ns;     /* instead of deadline_s if not 0: the same instant for all */
     int rounds;
     size_t bytes;
     int rank_of[64];          /* -1: does not come. Default: its index */
@@ -73,7 +74,7 @@ static uno_err member(int index, void *arg)
     bool odd = s->what != NOTHING && rank == s->odd;
     if (odd && s->what == CHANGES_SECRET)
         mine.bytes[offsetof(struct boot_id, secret)] ^= 1;
-    uno_err err = boot_open(&mine, rank, size, &cfg, clock_after(s->deadline_s), &boot);
+    uno_err err = boot_open(&mine, rank, size, &cfg, s->deadline_ns ? s->deadline_ns : clock_after(s->deadline_s), &boot);
     if (err != UNO_OK)
         return err;
     for (int round = 0; err == UNO_OK && round < s->rounds; round++) {
@@ -149,7 +150,7 @@ static void ranks_of_one_process_exchange(void **state)
 static void missing_ranks_are_listed(void **state)
 {
     struct scenario s = scenario_of(8);
-    s.deadline_s = 0.4;
+    s.deadline_s = 2; /* which all that come must keep on a busy machine */
     s.rank_of[3] = s.rank_of[5] = s.rank_of[6] = -1;
     struct processes p = processes_start(s.n, member, &s);
     processes_wait(&p);
@@ -283,33 +284,48 @@ static void nobody_serves(void **state)
     assert_non_null(strstr(err_text(), "refused"));
 }
 
-/* Index 0 serves and is killed; the others have joined. */
-static uno_id *shared_id;
-static uno_err server_dies(int index, void *arg)
+/* The process of index 0 serves, and its server ends with it. */
+static struct { _Atomic int made; uno_id id; } *shared;
+static uno_err member_and_server(int index, void *arg)
 {
-    struct scenario s = scenario_of(3);
     if (index == 0) {
-        uno_id mine;
-        TRY(boot_make_id(&cfg, &mine));
-        *shared_id = mine;
-        s.what = DIES;
+        TRY(boot_make_id(&cfg, &shared->id));
+        shared->made = 1;
     }
-    while (shared_id->bytes[0] == 0)
+    while (!shared->made)
         usleep(1000);
-    usleep(2000);
-    id = *shared_id;
-    return member(index, &s);
+    id = shared->id;
+    return member(index, arg);
+}
+
+static struct processes run_with_server(struct scenario *s)
+{
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct processes p = processes_start(s->n, member_and_server, s);
+    processes_wait(&p);
+    munmap(shared, sizeof *shared);
+    return p;
 }
 
 static void a_server_that_dies_is_named(void **state)
 {
-    shared_id = mmap(NULL, sizeof *shared_id, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct scenario s = scenario_of(3);
-    struct processes p = processes_start(3, server_dies, NULL);
-    processes_wait(&p);
+    s.what = DIES;
+    s.odd = 0;
+    struct processes p = run_with_server(&s);
     expect(&p, &s, UNO_ERR_PEER_DEAD, (const char *[]){"rank 0", "ended", NULL}, 0);
     processes_free(&p);
-    munmap(shared_id, sizeof *shared_id);
+}
+
+/* The first who asks makes the server tell all; then rank 0's process ends while others are about to ask. */
+static void all_learn_who_is_missing_though_rank_0_ends(void **state)
+{
+    struct scenario s = scenario_of(32);
+    s.rank_of[7] = -1;
+    s.deadline_ns = clock_after(3);
+    struct processes p = run_with_server(&s);
+    expect(&p, &s, UNO_ERR_TIMEOUT, (const char *[]){"1 of 32 ranks have not joined", ": 7;", NULL}, -1);
+    processes_free(&p);
 }
 
 /* Strangers on the port: silence, trickles, noise, floods. */
@@ -443,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup(bad_arguments, setup),
         cmocka_unit_test_setup(nobody_serves, setup),
         cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
+        cmocka_unit_test_setup(all_learn_who_is_missing_though_rank_0_ends, setup),
         cmocka_unit_test_setup(strangers_do_not_stop_the_joining, setup),
         cmocka_unit_test_setup(without_a_secret, setup),
         cmocka_unit_test_setup(every_failing_allocation_is_an_error_and_nothing_leaks, setup),

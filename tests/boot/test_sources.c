@@ -211,7 +211,7 @@ static const struct row rows[] = {
     {"torchrun, high port", 3, {"RANK={rank}", "WORLD_SIZE={size}", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=65535", SECRET}, "torchrun"},
     {"torchrun, one rank", 1, {TORCH}, "torchrun"},
     {"torchrun, no secret", 2, {TORCH}, .err = UNO_ERR_AUTH, .says = "UNISONO_SECRET_FILE"},
-    {"torchrun, no rank 2", 4, {TORCH, SECRET, SHORT}, .err = UNO_ERR_TIMEOUT, .says = "1 of 4 ranks have not joined", .in_child = no_rank_2},
+    {"torchrun, no rank 2", 4, {TORCH, SECRET, "UNISONO_JOIN_TIMEOUT=4s"}, .err = UNO_ERR_TIMEOUT, .says = "1 of 4 ranks have not joined", .in_child = no_rank_2},
     {"Slurm", 4, {SLURM, "SLURM_STEP_NODELIST=localhost", SECRET}, "Slurm"},
     {"Slurm, reserved ports", 2, {SLURM, "SLURM_STEP_NODELIST=127.0.0.[1-4]", "SLURM_STEP_RESV_PORTS={port}-{port}", SECRET}, "Slurm"},
     {"Slurm, no secret", 2, {SLURM, "SLURM_STEP_NODELIST=localhost"}, .err = UNO_ERR_AUTH, .says = "Slurm"},
