@@ -185,7 +185,7 @@ static int measure(struct job_found *found, struct top_meter *m, struct top_opti
         bool at_once = obey(wait_key(step_ms), o);
         if (stopped)
             return CLI_GOOD;
-        if (job_read("top", found, false) != CLI_GOOD)
+        if (job_read("top", found) != CLI_GOOD)
             return CLI_ERROR;
         if (at_once || i + 1 == READINGS)
             break;
@@ -228,7 +228,7 @@ int cmd_top(int argc, char **argv)
         return out_error("top", "standard output is no terminal; --once writes one table");
     rc = job_find(&o.wanted, &found);
     if (rc == CLI_GOOD)
-        rc = job_read("top", &found, false);
+        rc = job_read("top", &found);
     if (rc == CLI_GOOD)
         rc = watch_job(&found, &o);
     job_free(&found);

@@ -66,23 +66,42 @@ static int parse(int argc, char **argv, struct why_options *o)
     return CLI_GOOD;
 }
 
-static void print_people(const struct job_found *found, const uno_verdict *v, const char *said)
+static void print_list(const char *what, const uno_job *job, bool (*so)(const uno_job_rank *r), const char *because)
 {
     char ranks[512];
+    job_list(job, so, ranks, sizeof ranks);
+    if (ranks[0])
+        printf("%s: rank%s %s%s\n", what, strpbrk(ranks, ",-") ? "s" : "", ranks, because);
+}
+
+static int count(const uno_job *job, bool (*so)(const uno_job_rank *r))
+{
+    int n = 0;
+    for (int r = 0; r < job->size; r++)
+        n += so(&job->ranks[r]);
+    return n;
+}
+
+static void print_people(const struct job_found *found, const uno_verdict *v, const char *said)
+{
     const uno_job *job = found->job;
     const char *colour = out_colour(stdout, v->fault ? OUT_RED : OUT_GREEN);
+    int hosts = job_hosts(job), heard = job->reported - count(job, job_silent);
+    char where[40] = "in the records";
+    if (found->live && hosts > 1)
+        snprintf(where, sizeof where, "heard on %d hosts", hosts);
+    else if (found->live)
+        snprintf(where, sizeof where, "seen on this host");
     printf("%sjob %016llx%s: %s, %d of %d rank%s %s\n", colour, (unsigned long long)job->id, out_colour(stdout, OUT_PLAIN),
-           job->program[0] ? job->program : "?", job->reported, job->size, job->size == 1 ? "" : "s",
-           found->live ? "seen on this host" : "in the records");
+           job->program[0] ? job->program : "?", heard, job->size, job->size == 1 ? "" : "s", where);
     fputs(v->text, stdout);
-    job_standing(job, ranks, sizeof ranks);
-    if (ranks[0])
-        printf("Stopped, held by a debugger, or frozen: rank%s %s\n", strpbrk(ranks, ",-") ? "s" : "", ranks);
-    job_unheard(job, ranks, sizeof ranks);
-    if (ranks[0])
-        printf("Not %s: rank%s %s (%s)\n", found->live ? "asked" : "in the records", job->size - job->reported == 1 ? "" : "s", ranks,
-               found->live ? "on other hosts, or ended before; ask `unisono why` there too" : "their hosts' files are not here");
-    if (ranks[0] && said[0])
+    print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
+    print_list("Did not answer", job, job_silent, " (their hosts were asked)");
+    print_list(found->live ? "Not asked" : "Not in the records", job, job_unheard,
+               found->live ? " (on other hosts, or ended before)" : " (their hosts' files are not here)");
+    if (found->unasked[0])
+        printf("Other hosts were not asked: %s; ask `unisono why` there too\n", found->unasked);
+    if (said[0] && (heard < job->size || found->unasked[0]))
         printf("The job itself says, of all its hosts: %s\n", said);
 }
 
@@ -98,14 +117,13 @@ static int answer(const struct why_options *o, struct job_found *found)
     if (o->flight_dir && why_flight("why", found->job, o->flight_dir, &files) != CLI_GOOD)
         return CLI_ERROR;
     if (o->json)
-        why_json(found->job, v, found->live, said);
+        why_json(found, v, said);
     else
         print_people(found, v, said);
     if (files && !o->json)
         printf("%d file%s written to %s\n", files, files == 1 ? "" : "s", o->flight_dir);
-    /* Where all are stopped nobody waits, and the judge sees no fault. */
-    char standing[512];
-    return v->fault || job_standing(found->job, standing, sizeof standing)[0] ? CLI_BAD : CLI_GOOD;
+    /* Who is stopped and not waited for is no fault yet. */
+    return v->fault || count(found->job, job_stands) ? CLI_BAD : CLI_GOOD;
 }
 
 int cmd_why(int argc, char **argv)
@@ -117,7 +135,7 @@ int cmd_why(int argc, char **argv)
         return rc == CLI_BAD ? CLI_GOOD : rc;
     rc = job_find(&o.wanted, &found);
     if (rc == CLI_GOOD && found.live)
-        rc = job_read("why", &found, true);
+        rc = job_ask("why", &found);
     if (rc == CLI_GOOD)
         rc = answer(&o, &found);
     job_free(&found);

@@ -22,13 +22,16 @@ struct job_found {
     bool live;
     /* live */
     uno_keeper *keeper;
+    char unasked[600];     /* why other hosts were not asked, though there are some; "" */
     uint64_t id;
     int size;
 };
 /* Find the one job that is meant. Returns CLI_GOOD, or CLI_ERROR after a sentence on stderr. job_free in any case. */
 int job_find(const struct job_wanted *wanted, struct job_found *found);
-/* Read a live job anew. look: also what its processes do now, with their stacks. CLI_ERROR after a sentence. */
-int job_read(const char *command, struct job_found *found, bool look);
+/* Read a live job anew, as far as it is on this host. CLI_ERROR after a sentence. */
+int job_read(const char *command, struct job_found *found);
+/* As job_read, and what its processes do now, with their stacks, and what other hosts say, by way of the job's own stewards. */
+int job_ask(const char *command, struct job_found *found);
 void job_free(struct job_found *found);
 
 /* job_files.c: records of a file, or of all "*.facts" of a folder and of its unisono-<uid>. CLI_ERROR: there was nothing to read. */
@@ -40,13 +43,16 @@ bool job_process_owner(int pid, unsigned *uid);
 char *job_comm_name(const uno_job_comm *c, char *buf, size_t buf_bytes);
 /* Job rank of a member; UNO_ANY stays. */
 int job_member(const uno_job_comm *c, int comm_rank);
-/* "2, 5-7": those without a record; those that are stopped, held by a debugger or frozen. "" when there are none. */
-char *job_unheard(const uno_job *job, char *buf, size_t buf_bytes);
-char *job_standing(const uno_job *job, char *buf, size_t buf_bytes);
+/* Of a rank: there is no record; its host was asked and did not answer; it is stopped, held by a debugger or frozen. */
+bool job_unheard(const uno_job_rank *r);
+bool job_silent(const uno_job_rank *r);
 bool job_stands(const uno_job_rank *r);
+/* "2, 5-7": the ranks of which it is so; "" when there are none. */
+char *job_list(const uno_job *job, bool (*so)(const uno_job_rank *r), char *buf, size_t buf_bytes);
+int job_hosts(const uno_job *job); /* of how many hosts ranks have answered; 0 = only what this one shows is known */
 
 /* why_json.c, why_flight.c */
-void why_json(const uno_job *job, const uno_verdict *v, bool live, const char *said); /* said: "" = nothing */
+void why_json(const struct job_found *found, const uno_verdict *v, const char *said); /* said: "" = nothing */
 int why_flight(const char *command, const uno_job *job, const char *dir, int *files);
 
 #endif

@@ -255,11 +255,10 @@ int job_find(const struct job_wanted *w, struct job_found *found)
     return rc == -1 ? out_error(w->command, "%s holds no records", w->what) : rc;
 }
 
-int job_read(const char *command, struct job_found *found, bool look)
+/* jobs: what was read; the one that was found takes its place. */
+static int take_up(const char *command, struct job_found *found, uno_jobs *jobs)
 {
-    uno_jobs *jobs = NULL;
-    int rc = read_facts(command, found->keeper, look, &jobs);
-    for (size_t i = 0; rc == CLI_GOOD && i < uno_jobs_count(jobs); i++) {
+    for (size_t i = 0; i < uno_jobs_count(jobs); i++) {
         const uno_job *job;
         if (uno_jobs_get(jobs, i, &job) != UNO_OK || job->id != found->id || job->size != found->size)
             continue;
@@ -270,7 +269,36 @@ int job_read(const char *command, struct job_found *found, bool look)
         return CLI_GOOD;
     }
     uno_jobs_free(jobs);
-    return rc == CLI_GOOD ? out_error(command, "the job has ended meanwhile") : rc;
+    return out_error(command, "the job has ended meanwhile");
+}
+
+int job_read(const char *command, struct job_found *found)
+{
+    uno_jobs *jobs = NULL;
+    int rc = read_facts(command, found->keeper, false, &jobs);
+    if (rc == CLI_GOOD)
+        return take_up(command, found, jobs);
+    uno_jobs_free(jobs);
+    return rc;
+}
+
+int job_ask(const char *command, struct job_found *found)
+{
+    uno_jobs *jobs = NULL;
+    void *data = NULL;
+    size_t bytes = 0;
+    found->unasked[0] = 0;
+    uno_err err = uno_keeper_gather(found->keeper, &data, &bytes); /* first: its look has begun when ours does not disturb it */
+    if (err != UNO_OK)
+        snprintf(found->unasked, sizeof found->unasked, "%s", uno_last_error(NULL));
+    int rc = read_facts(command, found->keeper, true, &jobs);
+    if (rc == CLI_GOOD && bytes && uno_jobs_add(jobs, data, bytes) != UNO_OK)
+        snprintf(found->unasked, sizeof found->unasked, "what they answer cannot be read: %s", uno_last_error(NULL));
+    free(data);
+    if (rc == CLI_GOOD)
+        return take_up(command, found, jobs);
+    uno_jobs_free(jobs);
+    return rc;
 }
 
 void job_free(struct job_found *found)
@@ -298,9 +326,14 @@ int job_member(const uno_job_comm *c, int comm_rank)
     return c->members ? (int)c->members[comm_rank] : comm_rank;
 }
 
-static bool is_unheard(const uno_job_rank *r)
+bool job_unheard(const uno_job_rank *r)
 {
     return strcmp(r->status, "unknown") == 0;
+}
+
+bool job_silent(const uno_job_rank *r)
+{
+    return strcmp(r->status, "silent") == 0;
 }
 
 bool job_stands(const uno_job_rank *r)
@@ -308,8 +341,7 @@ bool job_stands(const uno_job_rank *r)
     return strcmp(r->run, "stopped") == 0 || strcmp(r->run, "traced") == 0 || strcmp(r->run, "frozen") == 0;
 }
 
-/* "0, 2-5": the ranks of which it is so. */
-static char *list_ranks(const uno_job *job, bool (*so)(const uno_job_rank *r), char *buf, size_t buf_bytes)
+char *job_list(const uno_job *job, bool (*so)(const uno_job_rank *r), char *buf, size_t buf_bytes)
 {
     size_t len = 0;
     buf[0] = 0;
@@ -329,12 +361,15 @@ static char *list_ranks(const uno_job *job, bool (*so)(const uno_job_rank *r), c
     return buf;
 }
 
-char *job_unheard(const uno_job *job, char *buf, size_t buf_bytes)
+int job_hosts(const uno_job *job)
 {
-    return list_ranks(job, is_unheard, buf, buf_bytes);
-}
-
-char *job_standing(const uno_job *job, char *buf, size_t buf_bytes)
-{
-    return list_ranks(job, job_stands, buf, buf_bytes);
+    int hosts = 0;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_rank *rank = &job->ranks[r];
+        bool counts = rank->host_index >= 0 && !job_silent(rank);
+        for (int q = 0; q < r && counts; q++)
+            counts = job->ranks[q].host_index != rank->host_index || job_silent(&job->ranks[q]);
+        hosts += counts;
+    }
+    return hosts;
 }

@@ -68,6 +68,7 @@ static void print_rank(const uno_job_rank *r)
     printf("\n   {\"rank\": %d", r->rank);
     text("status", r->status);
     text("host", r->host);
+    printf(", \"host_index\": %d", r->host_index);
     printf(", \"pid\": %d", r->pid);
     text("program", r->program);
     text("ended", r->ended);
@@ -115,24 +116,31 @@ static void print_verdict(const uno_verdict *v)
     printf("]},\n");
 }
 
-void why_json(const uno_job *job, const uno_verdict *v, bool live, const char *said)
+/* The ranks of which it is so. */
+static void list(const char *key, const uno_job *job, bool (*so)(const uno_job_rank *r))
 {
-    printf("{\"format\": 1, \"job\": \"%016llx\", \"live\": %s", (unsigned long long)job->id, live ? "true" : "false");
+    printf(" \"%s\": [", key);
+    for (int r = 0, n = 0; r < job->size; r++)
+        if (so(&job->ranks[r]))
+            printf("%s%d", n++ ? ", " : "", r);
+    printf("],\n");
+}
+
+void why_json(const struct job_found *found, const uno_verdict *v, const char *said)
+{
+    const uno_job *job = found->job;
+    printf("{\"format\": 1, \"job\": \"%016llx\", \"live\": %s", (unsigned long long)job->id, found->live ? "true" : "false");
     text("program", job->program);
     text("said", said[0] ? said : NULL);
-    printf(", \"size\": %d, \"reported\": %d,\n", job->size, job->reported);
+    text("not_asked_because", found->unasked[0] ? found->unasked : NULL);
+    printf(", \"size\": %d, \"reported\": %d, \"hosts\": %d,\n", job->size, job->reported, job_hosts(job));
     print_verdict(v);
-    printf(" \"not_asked\": [");
-    for (int r = 0, n = 0; r < job->size; r++)
-        if (strcmp(job->ranks[r].status, "unknown") == 0)
-            printf("%s%d", n++ ? ", " : "", r);
-    printf("],\n \"stopped\": [");
-    for (int r = 0, n = 0; r < job->size; r++)
-        if (job_stands(&job->ranks[r]))
-            printf("%s%d", n++ ? ", " : "", r);
-    printf("],\n \"ranks\": [");
+    list("not_asked", job, job_unheard);
+    list("not_answered", job, job_silent);
+    list("stopped", job, job_stands);
+    printf(" \"ranks\": [");
     for (int r = 0, n = 0; r < job->size; r++) {
-        if (strcmp(job->ranks[r].status, "unknown") == 0)
+        if (job_unheard(&job->ranks[r]))
             continue;
         printf("%s", n++ ? "," : "");
         print_rank(&job->ranks[r]);

@@ -57,7 +57,12 @@ UNO_API void uno_keeper_ended(uno_keeper *keeper, int pid, int status);
 /* What is known of every process that is kept, one record a rank, one behind the other (docs/verdict.md); *data is freed with free(). look:
  * also what they do now (60 ms, stacks by signal as UNISONO_STACKS allows). *bytes 0: none is kept. UNO_ERR_MEMORY. */
 UNO_API uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size_t *bytes) UNO_MUST_CHECK;
-/* The same without a look as a file in the folder unisono-<uid> under dir, which is made with mode 0700; path: where, at least 1024 bytes.
+/* The same of all ranks of the job on all its hosts, gathered by the stewards of the job now: of those who are dead, what was left; of
+ * those whose host does not answer within a second, that it does not. For a keeper of one job. *bytes 0: all its ranks are kept here
+ * anyway, and nobody was asked. Takes a second, three when the process that speaks for this host is stopped. UNO_ERR_UNREACHABLE: no
+ * process of the job answers here; UNO_ERR_USAGE: not one job; UNO_ERR_MEMORY. */
+UNO_API uno_err uno_keeper_gather(uno_keeper *keeper, void **data, size_t *bytes) UNO_MUST_CHECK;
+/* As uno_keeper_facts without a look, as a file in the folder unisono-<uid> under dir, which is made with mode 0700; path: where, at least 1024 bytes.
  * UNO_ERR_SYSTEM, UNO_ERR_USAGE: the folder is not this user's alone; UNO_ERR_IN_PROGRESS: nobody is kept. */
 UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes) UNO_MUST_CHECK;
 /* The last verdict that the job itself told on this host, which is of all its hosts, as long as nothing has gone on since. For a
@@ -108,6 +113,7 @@ typedef struct uno_job_rank {
     int rank;                      /* of the job */
     const char *status;            /* "unknown" (no record) "reported" "silent" "dead" "left" "never_joined" */
     const char *host, *program;    /* "" = not known */
+    int host_index;                /* hosts of the job, from 0; -1 = not known */
     int pid;                       /* 0 = not known */
     const char *ended;             /* "" "exit" "signal" "host" */
     int ended_code;                /* status or signal */
@@ -147,7 +153,7 @@ typedef struct uno_verdict {
     const uno_verdict_line *lines; /* evidence */
     const char *const *others;     /* other faults that do not follow from this one */
 } uno_verdict;
-/* Judge a job. live: the records are of now, and of this host; else they are judged as of when the last was taken. stall_s: what
+/* Judge a job. live: the records are of now, of a keeper here; else they are judged as of when the last was taken. stall_s: what
  * waits for less is not stuck; 0 = 5 s. UNO_ERR_ARG, UNO_ERR_MEMORY. */
 UNO_API uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, const uno_verdict **verdict) UNO_MUST_CHECK;
 UNO_API void uno_jobs_free(uno_jobs *jobs); /* NULL is allowed */

@@ -192,7 +192,7 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
     static const char *const statuses[] = {"unknown", "reported", "silent", "dead", "left", "never_joined"};
     static const char *const ends[] = {"", "exit", "signal", "host"};
     static const char *const runs[] = {"", "runs", "sleeps", "syscall", "disk", "stopped", "traced", "frozen", "zombie"};
-    *to = (uno_job_rank){.rank = r->rank, .status = WORD(statuses, r->status), .host = r->host, .program = r->program,
+    *to = (uno_job_rank){.rank = r->rank, .status = WORD(statuses, r->status), .host = r->host, .host_index = r->host_index, .program = r->program,
                          .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
                          .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,
                          .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .taken_ns = r->taken_ns,
@@ -269,7 +269,7 @@ static void show_verdict(struct known_job *k)
     k->shown.nothers = (size_t)MIN(v->nothers, (int)ARRAY_LEN(v->others));
 }
 
-/* All on the clock of this host, which is the judge's. */
+/* The judge's clock is this host's. */
 static void set_now(struct verdict_facts *f)
 {
     struct timespec real;
@@ -277,7 +277,7 @@ static void set_now(struct verdict_facts *f)
     f->now_ns = clock_ns();
     f->now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
     for (int r = 0; r < f->size; r++)
-        f->offsets[r] = (struct verdict_offset){.known = f->ranks[r].status != VERDICT_UNKNOWN};
+        f->offsets[r] = f->ranks[r].clock;
 }
 
 uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, const uno_verdict **verdict)

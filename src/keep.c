@@ -43,6 +43,13 @@ uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size_t *byte
     return keeper_facts(inner(keeper), look != 0, data, bytes);
 }
 
+uno_err uno_keeper_gather(uno_keeper *keeper, void **data, size_t *bytes)
+{
+    if (!keeper || !data || !bytes)
+        return err_set(UNO_ERR_ARG, "uno_keeper_gather: %s is NULL", !keeper ? "keeper" : data ? "bytes" : "data");
+    return keeper_gather(inner(keeper), data, bytes);
+}
+
 uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes)
 {
     if (!keeper || !dir || !path)

@@ -161,6 +161,12 @@ struct verdict_link {         /* one path from this rank's host to another one, 
     uint64_t expected_bps;    /* measured at join, or computed from the link's speed; 0 = not known */
 };
 
+struct verdict_offset {       /* of one rank's own clock against another one */
+    bool known;
+    int64_t offset_ns;        /* other = own + offset */
+    uint64_t error_ns;        /* +- */
+};
+
 struct verdict_rank {
     int32_t rank;             /* of the job */
     uint8_t status;           /* enum verdict_status */
@@ -175,6 +181,7 @@ struct verdict_rank {
     int32_t reporter;         /* rank that filled this; -1 = the launcher or a tool */
     uint64_t taken_ns;        /* own clock: when the facts were taken */
     uint64_t taken_real_ns;   /* CLOCK_REALTIME at the same moment: aligns files of several hosts */
+    struct verdict_offset clock; /* against the host where the records of all ranks were gathered, for a judge there and then */
     uint64_t status_since_ns; /* own clock; SILENT, DEAD, LEFT, NEVER_JOINED */
     uint32_t children_left;   /* DEAD: processes it had forked that still hold what it had open */
     uint64_t job;             /* job id, so that records of different jobs are not mixed; 0 = any */
@@ -191,7 +198,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 1
+#define VERDICT_RECORD_VERSION 2
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 
@@ -206,16 +213,11 @@ uno_err verdict_decode(const void *data, size_t bytes, struct verdict_rank *r);
 uno_err verdict_record_bytes(const void *data, size_t bytes, size_t *record_bytes);
 
 /* ---- all ranks' facts (verdict_facts.c) ---------------------------------------------------------------------------- */
-struct verdict_offset {       /* of one rank's own clock against the judge's */
-    bool known;
-    int64_t offset_ns;        /* judge's = own + offset */
-    uint64_t error_ns;        /* +- */
-};
 struct verdict_facts {
     uint64_t job;             /* 0 = of the first record */
     int32_t size;             /* ranks of the job */
     struct verdict_rank *ranks;     /* size entries, in job order; status UNKNOWN = no record */
-    struct verdict_offset *offsets; /* size entries. Not known: records are aligned by taken_real_ns, if the judge's is known */
+    struct verdict_offset *offsets; /* size entries, against the judge's clock. Not known: records are aligned by taken_real_ns, if the judge's is known */
     uint64_t now_ns;          /* judge's clock; all durations end here. 0 = post mortem: the latest taken_ns */
     uint64_t now_real_ns;     /* CLOCK_REALTIME at now_ns; 0 = not known */
     uint64_t stall_ns;        /* what waits for less is not stuck: the setting `stall`, 5 s; 0 = 5 s */

@@ -347,6 +347,15 @@ static void process(struct codec *c, struct verdict_process *p)
     text_field(c, p->stack, sizeof p->stack, true);
 }
 
+static void clock_fields(struct codec *c, struct verdict_offset *k)
+{
+    uint64_t offset = (uint64_t)k->offset_ns;
+    flag(c, &k->known);
+    u64(c, &offset);
+    k->offset_ns = (int64_t)offset;
+    u64(c, &k->error_ns);
+}
+
 static void rank_fields(struct codec *c, struct verdict_rank *r)
 {
     i32(c, &r->size, 1, MOST_RANKS, "a job of a size that cannot be");
@@ -364,6 +373,7 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
     i32(c, &r->reporter, -1, MOST_RANKS, "a rank that cannot be");
     u64(c, &r->taken_ns);
     u64(c, &r->taken_real_ns);
+    clock_fields(c, &r->clock);
     u64(c, &r->status_since_ns);
     u32(c, &r->children_left, UINT32_MAX, "a count");
     TEXT(c, r->program);

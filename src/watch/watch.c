@@ -204,7 +204,7 @@ static void serve_net(struct watch *w, bool fired)
 static int sleep_ms(const struct watch *w)
 {
     uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), MIN(w->records_ns, post_next_ns(w))), now = clock_ns();
-    until = MIN(until, MIN(w->caller_tick_ns, inquiry_next_ns(w)));
+    until = MIN(until, MIN(w->caller_tick_ns, MIN(gather_next_ns(w), answer_next_ns(w))));
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -255,7 +255,9 @@ static void *steward(void *arg)
         records_serve(w);
         records_tick(w, clock_ns());
         hosts_timers(w, clock_ns());
+        gather_timers(w, clock_ns());
         inquiry_timers(w, clock_ns());
+        answer_timers(w, clock_ns());
         post_timer(w, clock_ns());
         w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
@@ -326,6 +328,7 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
 static void unprepare(struct watch *w)
 {
     inquiry_free(w);
+    answer_free(w);
     hosts_free(w);
     peers_free(w);
     free(w->members);

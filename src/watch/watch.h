@@ -174,6 +174,7 @@ uno_err keeper_look(struct watch_keeper *keeper, int32_t pid);
 uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid);
 void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status);
 uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t *bytes);
+uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes);
 uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes);
 uno_err keeper_said(struct watch_keeper *keeper, char *text, size_t text_bytes);
 void keeper_free(struct watch_keeper *keeper);

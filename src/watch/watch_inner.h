@@ -60,23 +60,31 @@ struct host {                 /* what the hub knows of another host */
     uint64_t error_ns, offset_at_ns;
     struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
 };
-struct owed { struct peer *to; uint32_t number; uint64_t ready_ns; }; /* a root waits for our host's reports; ready_ns 0: nobody */
-enum inquiry_state { INQUIRY_IDLE = 0, INQUIRY_RUNS };
+struct owed { struct peer *to; uint32_t number; uint64_t ready_ns; }; /* a hub waits for our host's reports; ready_ns 0: nobody */
+struct gather {               /* the facts of all ranks, while they are collected */
+    bool runs;
+    bool own;                 /* this host's ranks are in facts */
+    uint32_t number;          /* of all that this process ever began */
+    bool *asked;              /* by host: its answer is missing */
+    int nasked;
+    uint64_t deadline_ns;
+    struct verdict_facts facts; /* while it runs */
+};
+struct answer {               /* what tools of this host ask, and what they are answered */
+    struct gather gather;
+    uint32_t served;          /* page->questions when one was last taken up */
+    struct net_segment *segment; /* the last answer, for a while */
+    uint64_t forget_ns;
+};
 struct inquiry {
     uint64_t stall_ns;        /* somebody was last said to be stalled; 0 = never */
     uint64_t own_stall_ns;    /* ... on this host */
     bool resumed;             /* somebody who was stalled went on */
     uint64_t resumed_ns;      /* first seen then */
     uint64_t tell_root_ns;    /* not before */
-    struct owed owed[4];
     /* as the root */
-    enum inquiry_state state;
-    uint32_t number;
-    bool own;                 /* this host's ranks are in facts */
-    bool *asked;              /* by host: its answer is missing */
-    int nasked;
-    uint64_t deadline_ns, next_ns, step_ns;
-    struct verdict_facts facts; /* while it runs */
+    struct gather gather;
+    uint64_t next_ns, step_ns;
     bool told, told_fault;
     uint64_t told_identity[8]; /* what was said since things last went on: facts that take turns are not repeated */
     int ntold;
@@ -133,7 +141,10 @@ struct watch {
     uint64_t beat_step_ns, tick_step_ns, suspect_timeout_ns, stall_ns;
     struct pair pairs[64];
     int npairs;
+    struct owed owed[4];
+    uint32_t gathers;         /* begun so far */
     struct inquiry inquiry;
+    struct answer answer;
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t records_ns;      /* next records_tick */
@@ -189,9 +200,25 @@ void inquiry_notice(struct watch *w, const struct notice *n); /* from any proces
 void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes);
 void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *page, uint64_t now); /* at every tick, for all here */
 void inquiry_timers(struct watch *w, uint64_t now);
-uint64_t inquiry_next_ns(const struct watch *w);
 bool inquiry_pending(const struct watch *w);
 void inquiry_free(struct watch *w);
+
+/* watch_gather.c: the facts of all ranks. */
+uno_err gather_begin(struct watch *w, struct gather *g, uint64_t now); /* what was collected before is forgotten; UNO_ERR_MEMORY */
+/* To be called when time passes. true: g->facts is as full as it gets; gather_end when they are not needed any more. */
+bool gather_done(struct watch *w, struct gather *g, uint64_t now);
+void gather_end(struct gather *g);
+void gather_asked(struct watch *w, struct peer *from, const void *data, size_t bytes);
+void gather_answered(struct watch *w, struct gather *g, const struct peer *from, uint8_t kind, const void *data, size_t bytes);
+void gather_timers(struct watch *w, uint64_t now); /* what this host owes others */
+uint64_t gather_next_ns(const struct watch *w);
+
+/* watch_answer.c: a tool of this host asks for the facts of all ranks (steward_page.questions). */
+void answer_timers(struct watch *w, uint64_t now);
+uint64_t answer_next_ns(const struct watch *w);
+void answer_free(struct watch *w);
+/* The other side: copy the newest answer of a page, of process pid; *data is freed with free(). UNO_ERR_UNREACHABLE: it is gone. */
+uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, size_t *bytes);
 
 /* watch_message.c: messages longer than a frame. */
 enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT };

@@ -13,13 +13,11 @@
 #include <time.h>
 
 #define FRESH_NS 1500000000ull   /* who is stalled says so every second */
-#define ANSWER_NS 1000000000ull
 #define AGAIN_NS 1000000000ull   /* between inquiries, twice as long each time that nothing new comes out */
 #define AGAIN_MOST_NS 8000000000ull
 #define TELL_ROOT_NS 500000000ull
 #define GOES_ON_NS 1200000000ull /* so long nobody may be stalled before it is said that things go on */
 #define FORGET_NS 15000000000ull
-#define RECORD_BYTES (64u << 10)
 #define MOST_HOPS 2
 #define LEAST_NS 200000000ull    /* between two sentences from elsewhere */
 
@@ -98,75 +96,6 @@ static void heard_sentence(struct watch *w, const struct peer *from, const void 
         pass_to_hubs(w, member(w, from)->host, data, bytes);
 }
 
-/* ---- reports of this host ----------------------------------------------------------------------------------------------- */
-
-static uno_err add_links(const struct watch *w, struct verdict_rank *r)
-{
-    static const enum verdict_path path[] = {[NET_WAY_OK] = VERDICT_PATH_SILENT, [NET_WAY_SILENT] = VERDICT_PATH_SILENT,
-                                             [NET_WAY_RESET] = VERDICT_PATH_RESET, [NET_WAY_REFUSED] = VERDICT_PATH_REFUSED,
-                                             [NET_WAY_NO_ROUTE] = VERDICT_PATH_NO_ROUTE};
-    if (r->links || w->nhosts < 2)
-        return UNO_OK;
-    r->links = mem_array((size_t)w->nhosts, sizeof *r->links);
-    if (!r->links)
-        return UNO_ERR_MEMORY;
-    for (int h = 0; h < w->nhosts; h++) {
-        const struct host *host = &w->hosts[h];
-        if (h == w->own_host || host->state == HOST_HEARD)
-            continue;
-        struct verdict_link *l = &r->links[r->nlinks++];
-        *l = (struct verdict_link){.from_host = w->own_host, .to_host = h, .since_ns = host->heard_ns,
-                                   .from_if_down = host->facts.interface_down,
-                                   .state = (uint8_t)(host->state == HOST_MUTE ? VERDICT_PATH_MUTE : path[host->facts.state])};
-        snprintf(l->from_if, sizeof l->from_if, "%s", host->facts.interface);
-        snprintf(l->from_addr, sizeof l->from_addr, "%.47s", host->facts.from);
-        snprintf(l->to_addr, sizeof l->to_addr, "%.47s", host->facts.to);
-    }
-    return UNO_OK;
-}
-
-/* The hub adds how it sees other hosts, once a host. */
-static uno_err own_rank(struct watch *w, int rank, struct verdict_rank *r)
-{
-    TRY(report_rank(w, rank, REPORT_EVENTS, r));
-    uno_err err = rank == w->opt.rank ? add_links(w, r) : UNO_OK;
-    if (err != UNO_OK)
-        verdict_rank_free(r);
-    return err;
-}
-
-static void send_reports(struct watch *w, struct peer *to, uint32_t number)
-{
-    unsigned char *buf = mem_array(RECORD_BYTES + sizeof number, 1);
-    for (int r = 0; buf && r < w->opt.size; r++) {
-        struct verdict_rank rank;
-        size_t bytes = 0;
-        if (w->members[r].host != w->own_host || own_rank(w, r, &rank) != UNO_OK)
-            continue;
-        memcpy(buf, &number, sizeof number);
-        if (verdict_encode(&rank, buf + sizeof number, RECORD_BYTES, &bytes) == UNO_OK)
-            message_send(w, to, MESSAGE_REPORT, buf, sizeof number + bytes);
-        verdict_rank_free(&rank);
-    }
-    free(buf);
-    message_send(w, to, MESSAGE_REPORTED, &number, sizeof number);
-}
-
-static void asked(struct watch *w, struct peer *from, const void *data, size_t bytes)
-{
-    struct inquiry *q = &w->inquiry;
-    uint32_t number;
-    if (bytes != sizeof number)
-        return;
-    memcpy(&number, data, sizeof number);
-    report_begin(w);
-    struct owed *o = &q->owed[0]; /* of more roots than have room the one that waits longest is forgotten */
-    for (size_t i = 1; i < ARRAY_LEN(q->owed); i++)
-        if (q->owed[i].ready_ns < o->ready_ns)
-            o = &q->owed[i];
-    *o = (struct owed){from, number, MAX(report_ready_ns(w), 1)};
-}
-
 /* ---- an inquiry ------------------------------------------------------------------------------------------------------------ */
 
 static int root_host(const struct watch *w)
@@ -175,92 +104,6 @@ static int root_host(const struct watch *w)
         if (h == w->own_host || (w->hosts[h].state == HOST_HEARD && w->hosts[h].heard && hosts_hub_of((struct watch *)w, h)))
             return h;
     return w->own_host;
-}
-
-/* What is known of ranks that nobody can be asked about. */
-static void note_others(struct watch *w, struct verdict_facts *f)
-{
-    for (int r = 0; r < w->opt.size; r++) {
-        const struct watch_member *m = &w->members[r];
-        const struct peer *p = peer_find(w, m->process);
-        const struct host *h = &w->hosts[m->host];
-        if (m->host == w->own_host)
-            f->offsets[r] = (struct verdict_offset){.known = true};
-        else if (h->offset_known)
-            f->offsets[r] = (struct verdict_offset){true, h->offset_ns, h->error_ns};
-        if (m->host == w->own_host || !p)
-            continue;
-        if (p->state != PEER_ALIVE)
-            verdict_facts_note(f, r, p->state == PEER_DEAD ? VERDICT_DEAD : VERDICT_LEFT, p->gone_ns, m->hostname, m->host, m->pid);
-        else
-            verdict_facts_note(f, r, VERDICT_SILENT, h->heard_ns, m->hostname, m->host, m->pid); /* until it reports */
-    }
-}
-
-static void begin(struct watch *w, uint64_t now)
-{
-    struct inquiry *q = &w->inquiry;
-    if (verdict_facts_new(&q->facts, w->opt.size) != UNO_OK)
-        return;
-    free(q->asked);
-    q->asked = mem_array((size_t)w->nhosts, sizeof *q->asked);
-    if (!q->asked) {
-        verdict_facts_free(&q->facts);
-        return;
-    }
-    q->state = INQUIRY_RUNS;
-    q->number++;
-    q->own = false;
-    q->nasked = 0;
-    q->deadline_ns = now + ANSWER_NS;
-    report_begin(w);
-    note_others(w, &q->facts);
-    for (int h = 0; h < w->nhosts; h++) {
-        struct peer *p = h == w->own_host ? NULL : hosts_hub_of(w, h);
-        if (!p || w->hosts[h].state != HOST_HEARD)
-            continue;
-        message_send(w, p, MESSAGE_INQUIRE, &q->number, sizeof q->number);
-        q->asked[h] = true;
-        q->nasked++;
-    }
-}
-
-static void add_own(struct watch *w)
-{
-    struct inquiry *q = &w->inquiry;
-    q->own = true;
-    for (int r = 0; r < w->opt.size; r++) {
-        struct verdict_rank rank;
-        if (w->members[r].host == w->own_host && (own_rank(w, r, &rank) != UNO_OK || verdict_facts_take(&q->facts, &rank) != UNO_OK))
-            LOG(LOG_INFO, LOG_WATCH, "no report of rank %d: %s", r, err_text());
-    }
-}
-
-static void answered(struct watch *w, const struct peer *from, uint8_t kind, const void *data, size_t bytes)
-{
-    struct inquiry *q = &w->inquiry;
-    int host = member(w, from)->host;
-    uint32_t number;
-    if (bytes < sizeof number)
-        return;
-    memcpy(&number, data, sizeof number);
-    if (q->state != INQUIRY_RUNS || number != q->number || host == w->own_host)
-        return; /* late */
-    if (kind == MESSAGE_REPORTED) {
-        q->nasked -= q->asked[host];
-        q->asked[host] = false;
-        return;
-    }
-    struct verdict_rank rank;
-    uno_err err = verdict_decode((const unsigned char *)data + sizeof number, bytes - sizeof number, &rank);
-    if (err == UNO_OK && (rank.rank < 0 || rank.rank >= w->opt.size || w->members[rank.rank].host != host)) {
-        verdict_rank_free(&rank);
-        err = err_set(UNO_ERR_PARSE, "it reports of a rank of another host");
-    } else if (err == UNO_OK) {
-        err = verdict_facts_take(&q->facts, &rank);
-    }
-    if (err != UNO_OK)
-        LOG(LOG_INFO, LOG_WATCH, "a report from rank %d's host is not used: %s", from->process, err_text());
 }
 
 /* What is said of a fault at this host, whoever is its hub or the root then. Facts are not kept: nobody says that they are over. */
@@ -318,19 +161,19 @@ static void judge(struct watch *w, uint64_t now)
     struct timespec real;
     struct verdict v;
     clock_gettime(CLOCK_REALTIME, &real);
-    q->facts.now_ns = now;
-    q->facts.now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
-    q->facts.stall_ns = w->stall_ns;
-    uno_err err = verdict_judge(&q->facts, &v);
-    verdict_facts_free(&q->facts);
-    q->state = INQUIRY_IDLE;
+    struct verdict_facts *f = &q->gather.facts;
+    f->now_ns = now;
+    f->now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
+    f->stall_ns = w->stall_ns;
+    uno_err err = verdict_judge(f, &v);
+    gather_end(&q->gather);
     bool news = err == UNO_OK && is_news(q, &v);
     q->step_ns = news ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
     q->next_ns = now + (err == UNO_OK && v.kind == VERDICT_KIND_NONE ? AGAIN_NS : q->step_ns);
     if (err != UNO_OK)
         LOG(LOG_INFO, LOG_WATCH, "the facts could not be judged: %s", err_text());
     else
-        LOG(LOG_DEBUG, LOG_WATCH, "inquiry %u: %s: %s", q->number, verdict_kind_name(v.kind), v.headline);
+        LOG(LOG_DEBUG, LOG_WATCH, "inquiry %u: %s: %s", q->gather.number, verdict_kind_name(v.kind), v.headline);
     if (news)
         tell(w, &v, now);
 }
@@ -386,9 +229,12 @@ void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const voi
         else if (hops < MOST_HOPS)
             tell_root(w, kind, (uint8_t)(hops + 1));
         break;
-    case MESSAGE_INQUIRE: asked(w, from, data, bytes); break;
+    case MESSAGE_INQUIRE: gather_asked(w, from, data, bytes); break;
     case MESSAGE_REPORT:
-    case MESSAGE_REPORTED: answered(w, from, kind, data, bytes); break;
+    case MESSAGE_REPORTED:
+        gather_answered(w, &q->gather, from, kind, data, bytes);
+        gather_answered(w, &w->answer.gather, from, kind, data, bytes);
+        break;
     case MESSAGE_VERDICT: heard_sentence(w, from, data, bytes); break;
     default: LOG(LOG_INFO, LOG_WATCH, "rank %d sent a message of kind %d, which is not known here; ignored", from->process, kind);
     }
@@ -413,8 +259,8 @@ static void begin_or_tell_root(struct watch *w, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
     if (root_host(w) == w->own_host) {
-        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS)
-            begin(w, now);
+        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS && gather_begin(w, &q->gather, now) != UNO_OK)
+            LOG(LOG_INFO, LOG_WATCH, "no inquiry: %s", err_text());
     } else if (now >= q->tell_root_ns && now - q->own_stall_ns < FRESH_NS) {
         q->tell_root_ns = now + TELL_ROOT_NS;
         tell_root(w, MESSAGE_STALL, 0);
@@ -424,30 +270,11 @@ static void begin_or_tell_root(struct watch *w, uint64_t now)
 void inquiry_timers(struct watch *w, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
-    for (size_t i = 0; i < ARRAY_LEN(q->owed); i++)
-        if (q->owed[i].ready_ns && now >= q->owed[i].ready_ns) {
-            q->owed[i].ready_ns = 0;
-            send_reports(w, q->owed[i].to, q->owed[i].number);
-        }
-    if (q->state == INQUIRY_RUNS && !q->own && now >= report_ready_ns(w))
-        add_own(w);
-    if (q->state == INQUIRY_RUNS && q->own && (q->nasked == 0 || now >= q->deadline_ns))
+    if (gather_done(w, &q->gather, now))
         judge(w, now);
-    if (q->state == INQUIRY_IDLE && w->hub && q->stall_ns)
+    if (!q->gather.runs && w->hub && q->stall_ns)
         begin_or_tell_root(w, now);
     look_whether_it_goes_on(w, now);
-}
-
-uint64_t inquiry_next_ns(const struct watch *w)
-{
-    const struct inquiry *q = &w->inquiry;
-    uint64_t next = UINT64_MAX;
-    for (size_t i = 0; i < ARRAY_LEN(q->owed); i++)
-        if (q->owed[i].ready_ns)
-            next = MIN(next, q->owed[i].ready_ns);
-    if (q->state == INQUIRY_RUNS)
-        next = MIN(next, q->own ? q->deadline_ns : report_ready_ns(w));
-    return next;
 }
 
 /* With one process there is nobody whose page must be looked at, but somebody may be stalled. */
@@ -458,8 +285,6 @@ bool inquiry_pending(const struct watch *w)
 
 void inquiry_free(struct watch *w)
 {
-    if (w->inquiry.state == INQUIRY_RUNS)
-        verdict_facts_free(&w->inquiry.facts);
-    free(w->inquiry.asked);
+    gather_end(&w->inquiry.gather);
     w->inquiry = (struct inquiry){0};
 }

@@ -17,6 +17,8 @@
 
 #define PAGE 4096u             /* a segment's last page proves which one it is */
 #define MOST_RANKS (1 << 20)
+#define GATHER_NS 3500000000ull
+#define BEATLESS_NS 1200000000ull /* a steward that runs shows it every 250 ms */
 
 /* The processes of one job that are known here, as a watch that has no thread and no connections; rank `size` stands for us. */
 struct kept {
@@ -244,6 +246,7 @@ static uno_err add_fact(struct kept *k, int rank, unsigned char **data, size_t *
     r.host_index = -1; /* hosts are numbered by those who joined */
     r.reporter = -1;
     r.size = k->w.opt.size - 1;
+    r.clock = (struct verdict_offset){.known = true}; /* this host's */
     unsigned char *more = realloc(*data, *bytes + VERDICT_RECORD_LIMIT);
     uno_err err = more ? UNO_OK : UNO_ERR_MEMORY;
     if (more)
@@ -284,6 +287,87 @@ uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t
     }
     *data = all;
     return UNO_OK;
+}
+
+/* ---- facts of other hosts ------------------------------------------------------------------------------------------------------- */
+
+struct question { uint32_t number; bool posted; };
+
+/* Post it on all boards, for any of them may be, or become, its host's hub. false: nobody is there to answer. */
+static bool ask_stewards(struct kept *k, struct question *asked)
+{
+    bool posted = false;
+    for (int r = 0; r < k->w.opt.size - 1; r++) {
+        struct peer *p = &k->w.peers[r];
+        if (!p->records.page || p->state != PEER_ALIVE)
+            continue;
+        /* release: pairs with the acquire in answer_timers */
+        asked[r].number = atomic_fetch_add_explicit(&p->records.page->steward.questions, 1, memory_order_release) + 1;
+        asked[r].posted = posted = true;
+        records_wake(p);
+    }
+    return posted;
+}
+
+/* Who has answered; -1 = nobody. *beats changes while any steward runs. */
+static int who_answered(struct kept *k, const struct question *asked, uint32_t *beats)
+{
+    *beats = 0;
+    for (int r = 0; r < k->w.opt.size - 1; r++) {
+        if (!asked[r].posted)
+            continue;
+        struct steward_page *page = &k->w.peers[r].records.page->steward;
+        *beats += atomic_load_explicit(&page->beat, memory_order_relaxed);
+        /* acquire: pairs with the release in answer_timers */
+        if ((int32_t)(atomic_load_explicit(&page->answers, memory_order_acquire) - asked[r].number) >= 0)
+            return r;
+    }
+    return -1;
+}
+
+/* A hub that is stopped is replaced within a good second; then other hosts have a second to answer. */
+static uno_err await_answer(struct kept *k, const struct question *asked, void **data, size_t *bytes)
+{
+    uint32_t beats = 0, last = 0;
+    uint64_t now = clock_ns(), until = now + GATHER_NS, beat_ns = now;
+    for (; now < until && now - beat_ns < BEATLESS_NS; now = clock_ns()) {
+        int r = who_answered(k, asked, &beats);
+        if (r >= 0)
+            return answer_copy(&k->w.peers[r].records.page->steward, k->w.members[r].pid, data, bytes);
+        if (beats != last)
+            beat_ns = now;
+        last = beats;
+        usleep(2000);
+    }
+    return err_set(UNO_ERR_UNREACHABLE, now - beat_ns < BEATLESS_NS ? "no process of the job on this host has answered within %.1f s"
+                   : "no process of the job on this host answers: all are stopped, frozen or starved", (double)GATHER_NS / 1e9);
+}
+
+static bool all_are_here(const struct kept *k)
+{
+    for (int r = 0; r < k->w.opt.size - 1; r++)
+        if (!k->w.peers[r].records.page)
+            return false;
+    return true;
+}
+
+uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes)
+{
+    struct kept *k = keeper->jobs;
+    *data = NULL;
+    *bytes = 0;
+    if (!k || k->next)
+        return err_set(UNO_ERR_USAGE, "processes of %s are kept; one job can be asked", k ? "several jobs" : "no job");
+    look_for_ends(k);
+    if (all_are_here(k))
+        return UNO_OK;
+    struct question *asked = mem_array((size_t)k->w.opt.size, sizeof *asked);
+    if (!asked)
+        return UNO_ERR_MEMORY;
+    uno_err err = ask_stewards(k, asked) ? await_answer(k, asked, data, bytes)
+                                         : err_set(UNO_ERR_UNREACHABLE, "all processes of the job on this host have ended");
+    free(asked);
+    return err;
 }
 
 uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * watch_notice.h - what a steward shows the other stewards of its host, in a part of its process's board: that it runs, since when
- * it is the hub, that somebody in its process waits without progress, and what the hub has to say to everybody on the host. Its
- * owner alone writes. Private to src/watch.
+ * it is the hub, that somebody in its process waits without progress, what the hub has to say to everybody on the host, and what it
+ * answers tools. Its owner alone writes, but for `questions`. Private to src/watch.
  */
 #ifndef UNO_WATCH_NOTICE_H
 #define UNO_WATCH_NOTICE_H
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "net/net.h"
 
 enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE };
 #define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
@@ -30,6 +31,11 @@ struct steward_page {
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
     _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
+    /* A tool of this host wants the facts of all ranks: it counts questions up (release) on all boards of the job; the hub answers. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t questions;
+    _Atomic uint32_t answers;    /* the newest question that is answered; release, after the answer */
+    _Atomic uint32_t answer_seq; /* odd while it is written, as the notes of a ledger */
+    struct net_segment_ref answer; /* 8 bytes: how many follow; records (verdict.h). bytes 0: it was forgotten */
 };
 
 void notice_post(struct steward_page *s, enum notice_kind kind, int host, uint64_t comm_id, uint32_t identity, const char *text);

@@ -261,19 +261,23 @@ SEQLOCK_READER static int32_t calling_thread(const struct records *rec)
     return tid;
 }
 
-/* Another process's steward is woken by the signal for stacks, which only interrupts its wait. */
-static void want_position(struct watch *w, struct peer *p)
+void records_wake(struct peer *p)
 {
     struct board_page *page = p->records.page;
-    p->records.position_wanted = atomic_fetch_add_explicit(&page->position_wanted, 1, memory_order_release) + 1;
-    if (p == &w->peers[w->self]) {
-        records_serve(w);
-        return;
-    }
     int sig = atomic_load_explicit(&page->stack_signal, memory_order_acquire);
     int32_t tid = atomic_load_explicit(&page->steward_tid, memory_order_acquire); /* pairs with the release in steward */
     if (sig > 0 && tid > 0 && proc_handles(p->eye.pid, tid, sig))
         (void)syscall(SYS_tgkill, p->eye.pid, tid, sig);
+}
+
+static void want_position(struct watch *w, struct peer *p)
+{
+    struct board_page *page = p->records.page;
+    p->records.position_wanted = atomic_fetch_add_explicit(&page->position_wanted, 1, memory_order_release) + 1;
+    if (p == &w->peers[w->self])
+        records_serve(w);
+    else
+        records_wake(p);
 }
 
 static void look_at(struct watch *w, struct peer *p)
@@ -413,7 +417,7 @@ static void fill_position(const struct records *rec, struct verdict_process *v, 
     }
 }
 
-static void fill_process(struct watch *w, struct peer *p, struct verdict_process *v)
+static void read_process(struct watch *w, struct peer *p, struct verdict_process *v)
 {
     struct records *rec = &p->records;
     proc_look_end(&rec->look, v);
@@ -425,6 +429,18 @@ static void fill_process(struct watch *w, struct peer *p, struct verdict_process
     v->in_library = waits_inside(rec) || sleeps_inside(rec, rec->look.tid, clock_ns());
     fill_stack(rec, v);
     fill_position(rec, v, w->look_ns);
+}
+
+/* A look gives one answer, whoever asks for it: a stack is handed over once. */
+static void fill_process(struct watch *w, struct peer *p, struct verdict_process *v)
+{
+    struct records *rec = &p->records;
+    if (rec->process_look_ns != w->look_ns) {
+        rec->process = (struct verdict_process){0};
+        read_process(w, p, &rec->process);
+        rec->process_look_ns = w->look_ns;
+    }
+    *v = rec->process;
 }
 
 static void fill_end(const struct peer *p, struct verdict_rank *out)

@@ -44,6 +44,8 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     struct proc_spot spot[BOARD_STACKS]; /* of the threads to ask, when the look began */
     bool asked[BOARD_STACKS];
     uint32_t position_wanted;
+    struct verdict_process process; /* what came out of the look of process_look_ns */
+    uint64_t process_look_ns;
 };
 
 #define REPORT_SAMPLE_NS 60000000ull /* a look takes that long: of it are the shares of processor time */
@@ -61,6 +63,7 @@ void records_refresh(struct records *rec); /* map what the board of a process li
 void records_tick(struct watch *w, uint64_t now);
 /* At every round: what another process of this host asked of this one is done (position of the program). */
 void records_serve(struct watch *w);
+void records_wake(struct peer *p); /* another process's steward, by the signal for stacks, which only interrupts its wait */
 void records_ended(struct watch *w, struct peer *p); /* its end was seen; before its pidfd is closed */
 
 /* Begin a look at all processes of this host: processor times, stacks, positions. Takes a few milliseconds; nothing is waited for. */
