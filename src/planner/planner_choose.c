@@ -205,11 +205,13 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
     return UNO_OK;
 }
 
-static uint32_t fitting(uno_coll coll)
+/* The V form of all_to_all has one fixed plan, a lane a peer and direction: no other serves pairs of different lengths. */
+static uint32_t fitting(uno_coll asked)
 {
     uint32_t mask = 0;
     for (int a = 0; a < planner_algo_count; a++)
-        mask |= planner_algos[a].colls & 1u << coll ? 1u << a : 0;
+        if (asked != UNO_ALL_TO_ALL_V || strcmp(planner_algos[a].name, "flat") == 0)
+            mask |= planner_algos[a].colls & 1u << planner_plain(asked) ? 1u << a : 0;
     return mask;
 }
 
@@ -259,13 +261,14 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
     if (planner_rooted(req->coll) && (req->root < 0 || req->root >= p->settings.nranks))
         return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", req->root, p->settings.nranks - 1);
     uno_coll coll = planner_plain(req->coll);
-    TRY(propose_of(p, req, fitting(coll) & p->allowed[coll], list));
-    if (list->count == 0 && p->named[coll])
+    TRY(propose_of(p, req, fitting(req->coll) & p->allowed[coll], list));
+    bool meant = req->coll != UNO_ALL_TO_ALL_V || !(fitting(coll) & p->allowed[coll]); /* not: for all_to_all alone */
+    if (list->count == 0 && p->named[coll] && meant)
         return err_set(UNO_ERR_CONFIG, "UNISONO_ALGO=\"%.80s\" leaves no algorithm for %s on these %d ranks", p->settings.algo,
                        coll_name(coll), p->settings.nranks);
     if (list->count == 0) { /* a general list speaks of what it can serve; barriers and the like go on */
         list->set_aside = true;
-        TRY(propose_of(p, req, fitting(coll), list));
+        TRY(propose_of(p, req, fitting(req->coll), list));
     }
     if (list->count == 0)
         return err_set(UNO_ERR_INTERNAL, "no algorithm fits %s on %d ranks", coll_name(coll), p->settings.nranks);

@@ -130,8 +130,10 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
     } else if (strcmp(algo, "flat") == 0) {
         load->relays = planner_rooted(plan->coll) ? 1 : 0; /* who receives begins when the sender has ended its tile */
     } else if (strcmp(algo, "two_level") == 0) {
-        hops = ways == 2 ? 4 : 3;
-        net = ways;
+        bool passes = plan->coll == UNO_ALL_TO_ALL || plan->coll == UNO_GATHER || plan->coll == UNO_SCATTER;
+        hops = passes ? 2 : plan->coll == UNO_ALL_REDUCE ? 4 : 3;
+        net = plan->coll == UNO_ALL_REDUCE ? 2 : 1;
+        load->relays = passes ? 2 : 0;
     }
     hops = n == 1 ? 0 : hops;
     load->hops_net = hosts > 1 ? net : 0;

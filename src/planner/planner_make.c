@@ -22,9 +22,9 @@ static bool one_channel(const struct plan_params *p)
 static bool some_channels(const struct plan_params *p)
 {
     /* both ways of a chunk, or both trees, have a connection each */
-    bool binomial = p->coll == UNO_GATHER || p->coll == UNO_SCATTER;
+    bool one_tree = p->coll == UNO_GATHER || p->coll == UNO_SCATTER || p->coll == UNO_BARRIER;
     bool two_each = p->coll == UNO_ALL_REDUCE || strcmp(p->algo, "tree") == 0;
-    int most = binomial ? 1 : two_each ? GEN_MAX_CHANNELS / 2 : GEN_MAX_CHANNELS;
+    int most = one_tree ? 1 : two_each ? GEN_MAX_CHANNELS / 2 : GEN_MAX_CHANNELS;
     if (p->channels <= most)
         return true;
     err_set(UNO_ERR_UNSUPPORTED, "%s has at most %d channel%s for %s, not %d", p->algo, most, most == 1 ? "" : "s",
@@ -42,13 +42,15 @@ const struct planner_algo planner_algos[] = {
     {"ring", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER), some_channels,
      planner_ring_parts, planner_ring_generate,
      "every rank sends to the next only; least bytes, latency grows with the number of ranks"},
-    {"tree", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(GATHER) | BIT(SCATTER), some_channels, planner_tree_parts,
-     planner_tree_generate, "double binary tree (binomial for gather and scatter); latency grows with the logarithm of the ranks"},
+    {"tree", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(GATHER) | BIT(SCATTER) | BIT(BARRIER), some_channels,
+     planner_tree_parts, planner_tree_generate,
+     "double binary tree (one for barrier, binomial for gather and scatter); latency grows with the logarithm of the ranks"},
     {"hd", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(BARRIER), one_channel,
      planner_hd_parts, planner_hd_generate, "recursive halving and doubling; logarithmically many rounds and few bytes"},
-    {"two_level", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER),
-     planner_two_level_fits, planner_two_level_parts, planner_two_level_generate,
-     "inside hosts, between hosts with as many leaders as the smallest host has ranks, inside hosts"},
+    {"two_level", BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(ALL_TO_ALL) |
+                  BIT(GATHER) | BIT(SCATTER) | BIT(BARRIER), planner_two_level_fits, planner_two_level_parts,
+     planner_two_level_generate,
+     "inside hosts, between hosts (few ranks of each talk to few of the others), inside hosts; needs several ranks on a host"},
 };
 const int planner_algo_count = ARRAY_LEN(planner_algos);
 

@@ -32,6 +32,7 @@ const struct planner_proof planner_proofs[] = {
     {"tree", UNO_REDUCE, false, 0xb8116c1322454cd3},
     {"tree", UNO_GATHER, false, 0x7290801eb6e752d3},
     {"tree", UNO_SCATTER, false, 0x66ed6ca460c5e0e3},
+    {"tree", UNO_BARRIER, false, 0xbe731b98bdcc4940},
     {"hd", UNO_ALL_REDUCE, false, 0x07b5221ed72b3109},
     {"hd", UNO_BROADCAST, false, 0x1f3d63e821965eb7},
     {"hd", UNO_REDUCE, false, 0x6cbad75d52197ab8},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planner_tree.c - the generator "tree": double binary trees for all_reduce, broadcast and reduce, a binomial tree for gather
- * and scatter. Both trees hang below virtual rank 0, which has one child in each; inner ranks of one are leaves of the
+ * planner_tree.c - the generator "tree": double binary trees for all_reduce, broadcast and reduce, one of them for barrier, a
+ * binomial tree for gather and scatter. Both trees hang below virtual rank 0, which has one child in each; inner ranks of one are leaves of the
  * other, so that every rank moves about as much as in a ring, in logarithmically many hops (Sanders, Speck, Träff 2009).
  * Up and down have a lane each, so that tiles go up while earlier ones come down.
  */
@@ -9,7 +9,7 @@
 
 int planner_tree_parts(const struct plan_params *p)
 {
-    return p->coll == UNO_GATHER || p->coll == UNO_SCATTER ? 1 : 2 * p->channels;
+    return p->coll == UNO_GATHER || p->coll == UNO_SCATTER || p->coll == UNO_BARRIER ? 1 : 2 * p->channels;
 }
 
 /* ---- shape of the trees --------------------------------------------------------------------------------- */

@@ -8,51 +8,12 @@
  * A connection that carries several messages a tile has a lane of its own at its receiver, and one at its sender unless all
  * of its receivers consume in one order; with a single slot two shared lanes could wait for each other.
  */
-#include "planner_gen.h"
-
-#include <stdlib.h>
-
-struct places {
-    struct plan_build b;
-    int n, hosts, least;        /* least: ranks of the smallest host = leaders a host */
-    int r, host, local, size;   /* this rank: its host, number there, ranks there */
-    int *start, *member, *nth;  /* host -> first index in member; ranks by host; rank -> number on its host */
-};
-
-static int host_size(const struct places *p, int host) { return p->start[host + 1] - p->start[host]; }
-static int rank_at(const struct places *p, int host, int local) { return p->member[p->start[host] + local]; }
-
-static void places_free(struct places *p) { free(p->start); }
-
-static uno_err places_make(struct places *p, const struct plan *plan, int rank)
-{
-    int n = plan->nranks, hosts = 0;
-    for (int r = 0; r < n; r++)
-        hosts = MAX(hosts, plan->host_of[r] + 1);
-    *p = (struct places){.n = n, .hosts = hosts, .r = rank, .host = plan->host_of[rank]};
-    p->start = mem_array((size_t)hosts + 1 + 2 * (size_t)n, sizeof *p->start);
-    if (!p->start)
-        return UNO_ERR_MEMORY;
-    p->member = p->start + hosts + 1;
-    p->nth = p->member + n;
-    for (int r = 0; r < n; r++)
-        p->nth[r] = p->start[plan->host_of[r] + 1]++; /* sizes first */
-    p->least = n;
-    for (int h = 0; h < hosts; h++) {
-        p->least = MIN(p->least, p->start[h + 1]);
-        p->start[h + 1] += p->start[h];
-    }
-    for (int r = 0; r < n; r++)
-        p->member[p->start[plan->host_of[r]] + p->nth[r]] = r;
-    p->local = p->nth[rank];
-    p->size = host_size(p, p->host);
-    return UNO_OK;
-}
+#include "planner_places.h"
 
 int planner_two_level_parts(const struct plan_params *params)
 {
-    if (params->coll == UNO_ALL_GATHER || params->coll == UNO_REDUCE_SCATTER)
-        return 1;
+    if (params->coll >= UNO_ALL_GATHER)
+        return 1; /* blocks, and the barrier, are not cut */
     struct plan plan = {.nranks = params->nranks, .host_of = (int *)params->host_of};
     struct places p;
     if (places_make(&p, &plan, 0) != UNO_OK)
@@ -77,40 +38,7 @@ bool planner_two_level_fits(const struct plan_params *p)
     return false;
 }
 
-/* ---- inside a host --------------------------------------------------------------------------------------------- */
-
-/* Connection to all other ranks of this host; -1 when there is none. Written once however many read. */
-static int send_inside(struct places *p)
-{
-    if (p->size == 1)
-        return -1;
-    return p->size > 2 ? build_send_group(&p->b) : build_send_to(&p->b, rank_at(p, p->host, 1 - p->local), 1);
-}
-
-/* Its other end, for what local rank `from` sends. */
-static int recv_inside(struct places *p, int from)
-{
-    int peer = rank_at(p, p->host, from);
-    return p->size > 2 ? build_recv_group(&p->b, peer) : build_recv_from(&p->b, peer, 1);
-}
-
-/* Raw operands of all other ranks of this host on the last step, own contribution at its place. */
-static void operands_inside(struct places *p)
-{
-    for (int l = 0; l < p->size; l++)
-        if (l != p->local)
-            build_on_recv(&p->b, build_recv_from(&p->b, rank_at(p, p->host, l), 0));
-    build_self(&p->b, p->local);
-}
-
-/* Partial sums of the other hosts' ranks that serve local number `local`, own host's at its place. */
-static void operands_between(struct places *p, int local)
-{
-    for (int h = 0; h < p->hosts; h++)
-        if (h != p->host)
-            build_on_recv(&p->b, build_recv_from(&p->b, rank_at(p, h, local % host_size(p, h)), 0));
-    build_self(&p->b, p->host);
-}
+/* ---- steps that several of them have ------------------------------------------------------------------------ */
 
 /* Receive `chunk` and pass it on inside the host, if somebody else is there. */
 static void bring_in(struct places *p, int chunk, int recv, int inside)
@@ -130,7 +58,7 @@ static void sum_inside(struct places *p, int chunk, int to)
         return;
     }
     gen_step(&p->b, PLAN_RECV_REDUCE_SEND, PLAN_IN, chunk, PLAN_NONE, 0, 1);
-    operands_inside(p);
+    places_operands_inside(p);
     build_on_send(&p->b, send);
 }
 
@@ -148,18 +76,18 @@ static void all_reduce_leader(struct places *p)
     if (p->size > 1) {
         summing = lane;
         summed = gen_step(b, PLAN_RECV_REDUCE_COPY, PLAN_IN, mine, PLAN_OUT, mine, 1);
-        operands_inside(p);
+        places_operands_inside(p);
     }
     int finishing = build_lane(b); /* the own chunk: sum of all hosts, sent to its like elsewhere */
     gen_step(b, PLAN_RECV_REDUCE_COPY_SEND, p->size > 1 ? PLAN_OUT : PLAN_IN, mine, PLAN_OUT, mine, 1);
     build_flags(b, PLAN_COMPLETES);
-    operands_between(p, p->local);
+    places_operands_between(p, p->local);
     build_on_send(b, build_send_to(b, rank_at(p, (p->host + 1) % hosts, p->local), 1));
     if (summing >= 0)
         build_wait(b, summing, summed);
     for (int i = 2; i < hosts; i++)
         gen_send(b, PLAN_OUT, mine, 1, build_send_to(b, rank_at(p, (p->host + i) % hosts, p->local), 1));
-    int inside = send_inside(p);
+    int inside = places_send_inside(p);
     build_lane(b); /* finished chunks, own first, go round the host */
     if (inside >= 0) {
         gen_send(b, PLAN_OUT, mine, 1, inside);
@@ -188,7 +116,7 @@ static void two_level_all_reduce(struct places *p)
         all_reduce_leader(p);
     for (int l = 0; l < p->least; l++)
         if (l != p->local) {
-            int recv = recv_inside(p, l);
+            int recv = places_recv_inside(p, l);
             build_lane(b);
             gen_recv(b, PLAN_OUT, l * hosts + p->host, hosts - p->host, recv);
             if (p->host > 0)
@@ -221,13 +149,13 @@ static void two_level_reduce_scatter(struct places *p)
             summing = lane;
             summed = gen_step(b, PLAN_RECV_REDUCE_COPY, PLAN_IN, t, PLAN_SCRATCH, 0, 1);
             build_shape(b, t);
-            operands_inside(p);
+            places_operands_inside(p);
         }
     }
     build_lane(b);
     gen_step(b, PLAN_RECV_REDUCE_COPY, p->size > 1 ? PLAN_SCRATCH : PLAN_IN, p->size > 1 ? 0 : p->r, PLAN_OUT, 0, 1);
     build_flags(b, PLAN_COMPLETES);
-    operands_between(p, p->local);
+    places_operands_between(p, p->local);
     if (summing >= 0)
         build_wait(b, summing, summed);
 }
@@ -241,7 +169,7 @@ static void two_level_all_gather(struct places *p)
         gen_send(b, PLAN_IN, 0, 1, build_send_to(b, rank_at(p, h, p->local % host_size(p, h)), 0));
     }
     gen_copy(b, 0, p->r, 1);
-    int inside = send_inside(p);
+    int inside = places_send_inside(p);
     build_lane(b);
     if (inside >= 0)
         gen_send(b, PLAN_IN, 0, 1, inside);
@@ -251,7 +179,7 @@ static void two_level_all_gather(struct places *p)
     for (int l = 0; l < p->size; l++) {
         if (l == p->local)
             continue;
-        int recv = recv_inside(p, l);
+        int recv = places_recv_inside(p, l);
         build_lane(b);
         gen_recv(b, PLAN_OUT, rank_at(p, p->host, l), 1, recv);
         for (int t = 0; t < p->n; t++)
@@ -281,13 +209,13 @@ static void two_level_broadcast(struct places *p)
     if (p->r == root) {
         if (leader)
             send_to_likes(p, PLAN_IN, -1, 0);
-        int inside = send_inside(p);
+        int inside = places_send_inside(p);
         build_lane(b);
         if (inside >= 0)
             gen_send(b, PLAN_IN, 0, leaders, inside);
         gen_copy(b, 0, 0, leaders);
     } else if (p->host == home) { /* all from the root; a leader's own chunk is a step of its own, to wait for */
-        int recv = recv_inside(p, p->nth[root]), lane = build_lane(b), got = 0;
+        int recv = places_recv_inside(p, p->nth[root]), lane = build_lane(b), got = 0;
         int before = leader ? p->local : leaders, after = leader ? leaders - p->local - 1 : 0;
         if (before > 0)
             gen_recv(b, PLAN_OUT, 0, before, recv);
@@ -299,13 +227,13 @@ static void two_level_broadcast(struct places *p)
             send_to_likes(p, PLAN_OUT, lane, got);
     } else {
         if (leader) {
-            int inside = send_inside(p);
+            int inside = places_send_inside(p);
             build_lane(b);
             bring_in(p, p->local, build_recv_from(b, rank_at(p, home, p->local), 0), inside);
         }
         for (int l = 0; l < leaders; l++)
             if (l != p->local) {
-                int recv = recv_inside(p, l);
+                int recv = places_recv_inside(p, l);
                 build_lane(b);
                 gen_recv(b, PLAN_OUT, l, 1, recv);
             }
@@ -321,7 +249,7 @@ static void reduce_at_home(struct places *p)
     gen_step(b, here ? PLAN_RECV_REDUCE_COPY : PLAN_RECV_REDUCE_SEND, PLAN_IN, p->local, here ? PLAN_OUT : PLAN_NONE,
              here ? p->local : 0, 1);
     build_flags(b, PLAN_COMPLETES);
-    operands_inside(p);
+    places_operands_inside(p);
     for (int h = 0; h < p->hosts; h++)
         if (h != p->host)
             build_on_recv(b, build_recv_from(b, rank_at(p, h, p->local), 0));
@@ -366,8 +294,13 @@ uno_err planner_two_level_generate(const struct plan *plan, int rank, struct pla
     case UNO_ALL_GATHER: two_level_all_gather(&p); break;
     case UNO_BROADCAST: two_level_broadcast(&p); break;
     case UNO_REDUCE: two_level_reduce(&p); break;
+    case UNO_ALL_TO_ALL: two_level_all_to_all(&p); break;
+    case UNO_GATHER: two_level_gather(&p); break;
+    case UNO_SCATTER: two_level_scatter(&p); break;
+    case UNO_BARRIER: two_level_barrier(&p); break;
     default: break;
     }
     places_free(&p);
-    return build_end(&p.b, plan->coll == UNO_REDUCE_SCATTER && p.size > 1 ? 1 : 0);
+    bool summed = plan->coll == UNO_REDUCE_SCATTER || (plan->coll == UNO_BARRIER && p.local == 0);
+    return build_end(&p.b, summed && p.size > 1 ? 1 : 0);
 }

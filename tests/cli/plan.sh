@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# plan.sh UNISONO IMPORTS - `unisono plan` as people use it: exit statuses, conversions, sentences.
+# plan.sh UNISONO IMPORTS ALGORITHMS.MD - `unisono plan` as people use it: exit statuses, conversions, sentences.
 set -u
-unisono=$1 imports=$2
+unisono=$1 imports=$2 page=$3
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 failures=0
@@ -33,6 +33,21 @@ expect 2 'sends to a group' make all_reduce --ranks 4 --algo flat --xml
 expect 0 'predicted' make all_reduce --ranks 8 --bytes 64M --explain
 expect 0 'in place +2 slots +proved' make broadcast --ranks 8 --algo tree --root 3 --verify
 expect 0 'rank 2:' make all_reduce --ranks 4 --algo ring --rank 2
+
+for coll in all_reduce broadcast reduce all_gather reduce_scatter all_to_all gather scatter barrier; do
+    for hosts in 2x4 1,2,5; do
+        expect 0 'slots +proved' make $coll --ranks 8 --algo two_level --hosts $hosts --root 3 --verify
+    done
+    "$unisono" plan make $coll --ranks 8 --algo two_level --hosts 3,1,4 --root 5 --json >"$dir/plan.json" || failures=$((failures + 1))
+    expect 0 'proved' verify "$dir/plan.json"
+    "$unisono" plan show "$dir/plan.json" --json | cmp - "$dir/plan.json" || failures=$((failures + 1))
+done
+# The page on algorithms has the table that the tool has.
+"$unisono" plan algos | awk '/^[a-z]/ { algo = $1 } /^ / { for (i = 1; i <= NF; i++) print $i, algo }' | sort >"$dir/has"
+awk -F ' *[|] *' 'NF > 2 && $2 == "" && !names { for (i = 3; i < NF; i++) algo[i] = $i; names = NF }
+    $2 ~ /^[a-z_]+$/ && NF == names { for (i = 3; i < NF; i++) if ($i == "yes") print $2, algo[i] }' "$page" | sort >"$dir/said"
+diff "$dir/has" "$dir/said" || { echo "$page does not say what the tool says"; failures=$((failures + 1)); }
+expect 2 'needs ranks on several hosts, and several on one' make all_to_all --ranks 8 --algo two_level
 
 # Other people's plans keep their claims; what they do not claim is told apart.
 for file in "$imports"/*/*.xml; do

@@ -14,20 +14,39 @@ ipv6) make_hosts 3 fd00:756e:6f::%/64 nodad ;;
 *) make_hosts 3 10.214.0.%/24 ;;
 esac
 
-hosts() { # ranks of each host, program ...
+on_hosts() { # ranks of host 1, of 2, of 3, program ...
     h=uno-$id
+    list="$h-1:$1,$h-2:$2,$h-3:$3"
+    shift 3
+    "$unisono" run --hosts "$list" --launcher 'ip netns exec {host}' "$@"
+}
+hosts() { # ranks of each host, program ...
     k=$1
     shift
-    "$unisono" run --hosts "$h-1:$k,$h-2:$k,$h-3:$k" --launcher 'ip netns exec {host}' "$@"
+    on_hosts "$k" "$k" "$k" "$@"
 }
 conforms() { # ranks of each host, set
     seed=$(date +%s)
     echo "conform: 3 hosts, $1 ranks each, set $2, seed $seed"
     hosts "$1" -- "$conform" --set "$2" --seed "$seed" --expect-ranks $((3 * $1)) --expect-hosts 3 --verbose >"$dir/out" 2>"$dir/err" ||
         fail "conform, $1 ranks a host, set $2, ended with status $?"
+    passed $((3 * $1))
+}
+passed() { # how many ranks
     done=$(grep -c 'rank [0-9]*: [1-9][0-9]* passed' "$dir/out" || :)
-    [ "$done" = $((3 * $1)) ] || fail "$done of $((3 * $1)) ranks passed"
+    [ "$done" = "$1" ] || fail "$done of $1 ranks passed"
     sort -u -k4 "$dir/out" | head -n 1
+}
+# Six ranks of which host h has h, h + 3, as a launcher deals them out that goes round the hosts.
+conforms_dealt() { # words for conform ...
+    (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d " \n" >"$dir/secret")
+    ranks=
+    for r in 0 1 2 3 4 5; do
+        in_host $((r % 3 + 1)) env UNISONO_RANK=$r UNISONO_SIZE=6 UNISONO_ADDR=10.214.0.1:6140 UNISONO_SECRET_FILE="$dir/secret" \
+            UNISONO_LOCAL_RANK=$((r / 3)) UNISONO_LOCAL_SIZE=2 "$conform" "$@" >>"$dir/out" 2>>"$dir/err" &
+        ranks="$ranks $!"
+    done
+    for p in $ranks; do wait "$p" || fail "conform, ranks dealt round the hosts, ended with status $?"; done
 }
 
 # A long job of two ranks a host, in the background, sending.
@@ -56,6 +75,20 @@ ipv4 | ipv6)
     conforms 1 pairwise
     conforms 2 pairwise
     [ "$what" = ipv6 ] || conforms 1 sizes
+    ;;
+two_level)
+    # Forced wherever it fits: hosts of equal and of unequal sizes, ranks in a row and dealt round the hosts.
+    export UNISONO_ALGO=two_level UNISONO_DEBUG=info
+    conforms 2 pairwise
+    said_two_level() { [ "$(grep -c "rank 0: .* hosts\?: two_level" "$dir/err")" -gt 20 ] || fail "two_level was not chosen"; }
+    said_two_level
+    on_hosts 1 3 2 -- "$conform" --set pairwise --expect-ranks 6 --expect-hosts 3 --verbose >"$dir/out" 2>"$dir/err" || fail "hosts of 1, 3 and 2 ranks"
+    passed 6
+    said_two_level
+    : >"$dir/out" >"$dir/err"
+    conforms_dealt --set pairwise --expect-ranks 6 --expect-hosts 3 --verbose
+    passed 6
+    said_two_level
     ;;
 slow)
     in_host s tc qdisc add dev port2 root tbf rate 20mbit burst 16kb latency 50ms

@@ -271,6 +271,14 @@ static void machines_get_what_suits_them(void **state)
     struct planner *p = new_planner(&s);
     assert_string_equal(algo_for(p, UNO_ALL_REDUCE, 1 << 24), "two_level");
     assert_string_equal(algo_for(p, UNO_ALL_GATHER, 1 << 20), "two_level");
+    assert_string_equal(algo_for(p, UNO_ALL_TO_ALL, 1 << 20), "flat"); /* the same bytes between hosts, and more inside */
+    planner_free(p);
+    int many_hosts[32];
+    for (int r = 0; r < 32; r++)
+        many_hosts[r] = r % 4;
+    s = settings_for(32, many_hosts, "");
+    p = new_planner(&s);
+    assert_string_equal(algo_for(p, UNO_BARRIER, 0), "two_level");
     planner_free(p);
     s = settings_for(8, NULL, "");
     p = new_planner(&s);
@@ -298,8 +306,8 @@ static void simulation_agrees(void **state)
     for (size_t m = 0; m < ARRAY_LEN(machines); m++) {
         struct planner_settings s = settings_for(machines[m].n, machines[m].hosts, "");
         struct planner *p = new_planner(&s);
-        for (int coll = 0; coll < UNO_BARRIER; coll++)
-            for (size_t count = 64; count <= 1 << 20; count *= 128) {
+        for (int coll = 0; coll <= UNO_BARRIER; coll++)
+            for (size_t count = 64; count <= (coll == UNO_BARRIER ? 64 : 1 << 20); count *= 128) {
                 struct request req = {.coll = (uno_coll)coll, .type = UNO_FLOAT32, .count = count};
                 struct planner_candidates list;
                 assert_int_equal(planner_propose(p, &req, &list), UNO_OK);
@@ -337,6 +345,18 @@ static void all_to_all_v_is_fixed(void **state)
     assert_true(same_choice(&ca, &cb));
     assert_int_equal(ca.target, CHOICE_TILED);
     planner_free(p);
+    /* Whatever a list says of all_to_all, pairs of different lengths have the one plan. */
+    static const int hosts[] = {0, 0, 1, 1};
+    static const char *const lists[] = {"", "two_level", "all_to_all:two_level", "^flat", "ring"};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        s = settings_for(4, hosts, lists[i]);
+        p = new_planner(&s);
+        assert_int_equal(planner_choose(p, &a, &ca), UNO_OK);
+        assert_string_equal(ca.plan->params.algo, "flat");
+        if (i > 0 && i < 4)
+            assert_string_equal(algo_for(p, UNO_ALL_TO_ALL, 1000), "two_level");
+        planner_free(p);
+    }
 }
 
 static void explanations_say_what_is_chosen(void **state)

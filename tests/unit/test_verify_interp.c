@@ -28,14 +28,11 @@ static void never_fails(const struct plan *plan, enum ref_place place, bool lent
     runs++;
 }
 
-static void run_all(int n, int per_host, int channels, int seeds)
+static void run_on(const int *hosts, int n, int channels, int root, int seeds)
 {
-    int hosts[64];
-    for (int r = 0; r < n; r++)
-        hosts[r] = per_host ? r / per_host : 0;
     for (int a = 0; a < planner_algo_count; a++)
         for (int coll = 0; coll < UNO_COLL_COUNT; coll++) {
-            struct plan_params params = {.coll = (uno_coll)coll, .nranks = n, .channels = channels, .host_of = hosts};
+            struct plan_params params = {.coll = (uno_coll)coll, .nranks = n, .channels = channels, .root = root, .host_of = hosts};
             snprintf(params.algo, sizeof params.algo, "%s", planner_algos[a].name);
             struct plan *plan = NULL;
             if (planner_make(&params, &plan) != UNO_OK)
@@ -49,6 +46,14 @@ static void run_all(int n, int per_host, int channels, int seeds)
         }
 }
 
+static void run_all(int n, int per_host, int channels, int seeds)
+{
+    int hosts[64];
+    for (int r = 0; r < n; r++)
+        hosts[r] = per_host ? r / per_host : 0;
+    run_on(hosts, n, channels, 0, seeds);
+}
+
 static void one_host(void **state)
 {
     for (int n = 1; n <= 9; n++)
@@ -60,6 +65,15 @@ static void several_hosts(void **state)
     for (int n = 2; n <= 8; n++)
         for (int per_host = 1; per_host <= 3; per_host++)
             run_all(n, per_host, 1, 6);
+}
+
+static void hosts_of_any_kind(void **state)
+{
+    static const int placed[][8] = {{0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 2, 0, 1, 2, 0, 1}, {0, 1, 1, 1, 2, 2, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 1}};
+    for (size_t i = 0; i < ARRAY_LEN(placed); i++)
+        for (int n = 3; n <= 8; n++)
+            for (int root = 0; root < n; root += n / 2)
+                run_on(placed[i], n, 1, root, 3);
 }
 
 static void several_channels(void **state)
@@ -201,7 +215,7 @@ static void broken_plans_are_judged_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_host), cmocka_unit_test(several_hosts),
-                                       cmocka_unit_test(several_channels), cmocka_unit_test(a_wrong_plan_is_seen),
+                                       cmocka_unit_test(hosts_of_any_kind), cmocka_unit_test(several_channels), cmocka_unit_test(a_wrong_plan_is_seen),
                                        cmocka_unit_test(broken_plans_are_judged_alike)};
     if (getenv("UNISONO_TEST_SEED"))
         seed0 = strtoull(getenv("UNISONO_TEST_SEED"), NULL, 0);
