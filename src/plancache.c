@@ -79,6 +79,23 @@ static uint64_t agreement(const struct key *k, const struct request *req, const 
     return hash_mix(h, (uint64_t)choice->shift);
 }
 
+static const char *why(uno_comm *comm, const struct request *req, char *text, size_t bytes)
+{
+    struct text t = {0};
+    uno_err err = planner_explain(comm->planner, req, false, &t);
+    snprintf(text, bytes, "%s", err == UNO_OK ? t.s : err_text());
+    text_free(&t);
+    return text;
+}
+
+/* Rank 0 speaks for all: the choice is the same everywhere. */
+static void say_why(uno_comm *comm, const struct request *req)
+{
+    char text[600];
+    if (comm->rank == 0)
+        LOG(LOG_INFO, LOG_PLAN, "%s", why(comm, req, text, sizeof text)); /* explained only if somebody listens */
+}
+
 static uno_err compile(uno_comm *comm, const struct key *key, const struct request *req, const struct request *recv_req,
                        struct entry *e)
 {
@@ -101,6 +118,7 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
                                               .count = req->count};
     if (!req->counts)
         e->cached.extents = call_extents(comm, req);
+    say_why(comm, &plain);
     if (key->op >= UNO_OP_DYNAMIC)
         e->cached.req.op = -1; /* stands for many operations, each with a scalar: no call just repeats it */
     return UNO_OK;
