@@ -216,6 +216,9 @@ def case_explain():
     assert len(re.findall("^# plans: sends and receives", out, re.M)) == 1, out
     _, err = run(args + ["--explain=some"], status=2)
     assert "--explain" in err and "all" in err, err
+    _, err = run(["--ranks", "3", "-b", "32K", "-e", "32K", "-n", "2"], env={"UNISONO_DEBUG": "info", "UNISONO_DEBUG_SUBSYS": "plan"})
+    assert len(re.findall("^unisono: rank 0: all_reduce 32 KB float32 on 3 ranks, 1 host: .* predicted ", err, re.M)) == 1, err
+    assert "rank 1: all_reduce" not in err, err  # the choice is the same everywhere
 
 
 def case_split():
