@@ -73,6 +73,7 @@ static inline struct net_segment_ref *region_segments(struct net_region *r)
     return (struct net_segment_ref *)((char *)r + r->offset_segments);
 }
 
+size_t net_segment_rounded(size_t bytes); /* to whole pages: the token of a segment lies there */
 /* The allocation of uno_mem_alloc that holds ptr is not lent or offered again. */
 void net_segment_retire(const void *ptr);
 /* Carve `bytes` of slot memory (64-byte aligned, not zeroed). */

@@ -5,10 +5,15 @@
  * while a job runs: each receiver measures what a byte costs it either way and tells its senders which way it wants messages of
  * each length. What it does not get it asks for once in a while, so that it goes on knowing. A sender follows or not; a message is
  * right either way.
+ *
+ * A process number may be given anew, and a process may become another program by exec, while a reader is stopped just before it reads.
+ * Each read therefore begins with the token of the lender's region: one call reads from one address space, and only the lender's has
+ * that token at that place.
  */
 #include "net_private.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -61,19 +66,38 @@ static uno_err not_read(struct net_end *e, const struct net_slot *head, int32_t 
         return e->failed = err_set(UNO_ERR_MEMORY, "the kernel has no memory to read what rank %d lends", e->peer);
     const char *why = error == EFAULT ? "it is not mapped there any more: were the buffers freed during the call?"
                       : error == EPERM ? "the kernel forbids it since the communicator was made; UNISONO_LEND=0 copies instead"
-                      : error == ESRCH ? "its process has ended" : error ? strerror(error) : "it ends early";
+                      : error == ESRCH ? "its process has ended"
+                      : error == ESTALE ? "another program, or another process, has that number now" : strerror(error);
     return e->failed = err_set(UNO_ERR_UNREACHABLE, "memory that rank %d (pid %d) lends cannot be read: %s", e->peer, pid, why);
+}
+
+/* Some of it; -1 with errno. ESTALE: this is not the address space that lent it. */
+static ssize_t read_some(const struct net_peer *p, int size, void *dst, uint64_t address, uint64_t bytes)
+{
+    uint64_t at = net_segment_rounded(net_region_bytes(size));
+    struct net_segment_ref proof;
+    const size_t own = sizeof proof.token;
+    struct iovec here[2] = {{proof.token, own}, {dst, bytes}};
+    struct iovec there[2] = {{(void *)(uintptr_t)(p->region->self + at), own}, {(void *)(uintptr_t)address, bytes}};
+    if (fault_hit("read_late"))
+        raise(SIGSTOP);
+    ssize_t n = process_vm_readv(p->pid, here, 2, there, 2, 0);
+    bool lent = n >= (ssize_t)own && memcmp(proof.token, (const char *)p->region + at, own) == 0;
+    if (lent && n > (ssize_t)own)
+        return n - (ssize_t)own;
+    if (n >= 0 || errno == EFAULT)
+        errno = lent ? EFAULT : ESTALE;
+    return -1;
 }
 
 uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint64_t bytes)
 {
     uint64_t address = head->address, done = 0;
-    int32_t pid = e->comm->peers[e->peer].pid;
+    const struct net_peer *p = &e->comm->peers[e->peer];
     while (done < bytes) {
-        struct iovec here = {(char *)dst + done, bytes - done}, there = {(void *)(uintptr_t)(address + done), bytes - done};
-        ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
-        if (n <= 0)
-            return not_read(e, head, pid, n < 0 ? errno : 0);
+        ssize_t n = read_some(p, e->comm->opt.size, (char *)dst + done, address + done, bytes - done);
+        if (n < 0)
+            return not_read(e, head, p->pid, errno);
         done += (uint64_t)n;
     }
     e->lent_bytes += bytes;

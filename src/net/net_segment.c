@@ -48,7 +48,7 @@ void net_segments_forked(void)
     pthread_mutex_init(&lock, NULL); /* another thread may have held it */
 }
 
-static size_t rounded(size_t bytes)
+size_t net_segment_rounded(size_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
@@ -56,7 +56,7 @@ static size_t rounded(size_t bytes)
 /* The last page of the memfd proves which segment it is; users never see it. */
 static uno_err make_memfd(struct net_segment *s, size_t bytes, const char *name)
 {
-    size_t total = rounded(bytes) + PAGE;
+    size_t total = net_segment_rounded(bytes) + PAGE;
     int fd = fault_hit("memfd") ? (errno = EMFILE, -1) : memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return err_sys("no shared memory of %zu bytes: memfd_create", bytes);
@@ -69,7 +69,7 @@ static uno_err make_memfd(struct net_segment *s, size_t bytes, const char *name)
         return err;
     }
     s->base = p;
-    s->ref = (struct net_segment_ref){.pid = getpid(), .fd = fd, .bytes = rounded(bytes)};
+    s->ref = (struct net_segment_ref){.pid = getpid(), .fd = fd, .bytes = net_segment_rounded(bytes)};
     if (getrandom(s->ref.token, sizeof s->ref.token, 0) != (ssize_t)sizeof s->ref.token) {
         uno_err err = err_sys("getrandom");
         munmap(p, total);

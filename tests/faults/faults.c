@@ -288,6 +288,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[at], "--carrier") == 0 && at + 1 < argc)
             only = strcmp(argv[++at], "tcp") == 0 ? TCP : SHM | ONCE;
     }
+    if (argc == 3 && strcmp(argv[1], "--occupy") == 0)
+        lend_occupy(argv[2]);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setvbuf(stdout, NULL, _IOLBF, 0);
     sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -133,7 +133,7 @@ static void mix_threads(int rank)
 
 /* ---- lenders that spoil a loan ------------------------------------------------------------------------------------------- */
 
-enum { UNMAPS = 1, FORBIDS, DIES };
+enum { UNMAPS = 1, FORBIDS, DIES, EXECS, PID_REUSED };
 #define LOAN_BYTES ((size_t)256 << 10)
 
 static void nap(long ms)
@@ -144,7 +144,16 @@ static void nap(long ms)
 static void *spoil(void *loan)
 {
     nap(100);
+    while (now_case->arg >= EXECS && !atomic_load(&sh->go))
+        nap(1);
     atomic_store(&sh->mark_ns, clock_ns());
+    if (now_case->arg == PID_REUSED)
+        return NULL; /* killed by the parent */
+    if (now_case->arg == EXECS) {
+        char place[32];
+        snprintf(place, sizeof place, "%p", loan);
+        execl("/proc/self/exe", "faults", "--occupy", place, (char *)NULL);
+    }
     if (now_case->arg == UNMAPS)
         munmap(loan, LOAN_BYTES);
     else if (now_case->arg == FORBIDS)
@@ -183,10 +192,92 @@ static void spoiled_rank(int rank)
         drop_ptrace();
     if (rank == 1)
         nap(300);
+    if (rank == 1 && now_case->arg >= EXECS)
+        fault_arm("read_late", 1);
+    sh->left[rank] = (long)(uintptr_t)loan;
     note(rank, uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL), comm);
     if (rank == 0)
         pthread_join(thread, NULL);
     (void)uno_comm_destroy(comm);
+}
+
+/* ---- readers that are stopped while the lender turns into something else ---------------------------------------------------- */
+
+void lend_occupy(const char *place)
+{
+    void *at = (void *)(uintptr_t)strtoull(place, NULL, 16);
+    char *p = mmap(at, LOAN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (p != at)
+        exit(4);
+    memset(p, 7, LOAN_BYTES);
+    raise(SIGSTOP); /* what stands here now can be read */
+    exit(0);
+}
+
+static bool has_stopped(void *pid)
+{
+    int status;
+    return waitpid(*(pid_t *)pid, &status, WUNTRACED | WNOHANG) == *(pid_t *)pid && WIFSTOPPED(status);
+}
+
+static bool has_returned(void *rank)
+{
+    return atomic_load(&sh->outcome[*(int *)rank].done) != 0;
+}
+
+static bool next_pid(pid_t pid)
+{
+    FILE *last = fopen("/proc/sys/kernel/ns_last_pid", "w");
+    bool set = last && fprintf(last, "%d", (int)pid - 1) > 0;
+    return (!last || fclose(last) == 0) && set;
+}
+
+/* A process of that number, which is free, with other bytes where the loan was. Others may take the number first. */
+static void take_pid(pid_t pid)
+{
+    char place[32];
+    pid_t got = 0;
+    snprintf(place, sizeof place, "%lx", sh->left[0]);
+    for (int tries = 0; tries < 1000 && got != pid && next_pid(pid); tries++) {
+        got = fork();
+        if (got == 0 && getpid() == pid)
+            lend_occupy(place);
+        if (got == 0)
+            _exit(0);
+        if (got != pid)
+            waitpid(got, NULL, 0);
+    }
+    CHECK(got == pid && wait_for(has_stopped, &pid, 10), "nobody occupies the number");
+}
+
+static void late_during(const pid_t *pids)
+{
+    pid_t lender = pids[0], reader = pids[1];
+    int one = 1, status;
+    CHECK(wait_for(has_stopped, &reader, 10), "rank 1 does not come to the read");
+    atomic_store(&sh->go, 1);
+    if (now_case->arg == EXECS) {
+        CHECK(wait_for(has_stopped, &lender, 10), "rank 0 does not become another program");
+    } else {
+        kill(lender, SIGKILL);
+        if (next_pid(lender)) { /* else we may not choose numbers, and the dead one keeps its own */
+            waitpid(lender, &status, 0);
+            take_pid(lender);
+        }
+    }
+    atomic_store(&sh->mark_ns, clock_ns());
+    kill(reader, SIGCONT);
+    CHECK(wait_for(has_returned, &one, 10), "rank 1 does not return");
+    kill(lender, SIGKILL);
+}
+
+static void late_judge(const int *statuses)
+{
+    expect_exit(statuses, 1, 0);
+    if (now_case->arg == EXECS)
+        expect(1, UNO_ERR_UNREACHABLE, "another program", TOLD_S);
+    else
+        expect(1, UNO_ERR_PEER_DEAD, "rank 0", TOLD_S);
 }
 
 static void spoiled_judge(const int *statuses)
@@ -240,6 +331,8 @@ const struct fault_case fault_cases_lend[] = {
     {"lend_unmapped", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, UNMAPS},
     {"lend_forbidden", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, FORBIDS},
     {"lend_dies", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, DIES},
+    {"lend_exec_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, EXECS},
+    {"lend_pid_reused_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, PID_REUSED},
     {"lend_killed_two", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
     {"lend_killed_two_later", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 77},
     {"lend_killed_three", 3, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
