@@ -94,7 +94,8 @@ struct exec_op {                      /* zero-initialised by exec_start; may liv
     uint64_t deadline_ns;
     const void *scalar;               /* premulsum: one element; NULL otherwise */
     bool lending;                 /* messages may stay where they are */
-    bool offering;                /* places of coming messages are offered in this operation */
+    bool offering;                /* places of coming messages are offered in this operation, ... */
+    bool offered;                 /* ... and one was: they lie in memory that the sender can map */
     /* where it is */
     struct exec_lane_state lane[1];   /* tiled: program's lanes, see exec_op_bytes */
 };

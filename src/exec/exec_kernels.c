@@ -26,10 +26,13 @@
 /* dst may be the very memory of an operand, index by index: no iteration depends on another. */
 #if defined(__clang__)
 #define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define NOT_UNROLLED
 #else
 #define VECTOR_LOOP _Pragma("GCC ivdep")
+#define NOT_UNROLLED _Pragma("GCC unroll 1") /* gcc vectorises no loop that it has unrolled before */
 #endif
 #define EACH(i, n) VECTOR_LOOP for (size_t i = 0; i < (n); i++)
+#define EACH_OF_LINE(i, T) NOT_UNROLLED EACH(i, CACHE_LINE / sizeof(T))
 /* The way into and out of a vector loop takes longer than a few elements. */
 #define FEW 4
 #define NOT_VECTORISED __asm__ volatile("") /* in a loop: keeps it as it is written */
@@ -147,105 +150,32 @@ static void narrow_f16_n(void *out, const float *in, size_t n)
 }
 #endif
 
-/* ---- non-temporal stores ------------------------------------------------------------------------------------------ */
-
-/* Copy past the caches; whole lines only, the ragged ends go the ordinary way. Not ordered: stream_fence() comes later. */
-static void stream_lines(char *dst, const char *src, size_t bytes)
-{
-#if defined(__x86_64__)
-    size_t head = (size_t)(-(uintptr_t)dst & (CACHE_LINE - 1));
-    head = MIN(head, bytes);
-    memcpy(dst, src, head);
-    dst += head;
-    src += head;
-    bytes -= head;
-    for (; bytes >= CACHE_LINE; bytes -= CACHE_LINE, dst += CACHE_LINE, src += CACHE_LINE) {
-#if defined(__AVX512F__)
-        _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
-#elif defined(__AVX__)
-        __m256i a = _mm256_loadu_si256((const __m256i *)src), b = _mm256_loadu_si256((const __m256i *)(src + 32));
-        _mm256_stream_si256((__m256i *)dst, a);
-        _mm256_stream_si256((__m256i *)(dst + 32), b);
-#else
-        __m128i v[4];
-        for (int i = 0; i < 4; i++)
-            v[i] = _mm_loadu_si128((const __m128i *)src + i);
-        for (int i = 0; i < 4; i++)
-            _mm_stream_si128((__m128i *)dst + i, v[i]);
-#endif
-    }
-#endif
-    memcpy(dst, src, bytes);
-}
-
-/* Non-temporal stores pass later stores, also release stores: without this a flag could be seen before its data. */
-static inline void stream_fence(void)
-{
-#if defined(__x86_64__)
-    _mm_sfence();
-#endif
-}
-
-static void stream_copy(void *dst, const void *src, size_t bytes)
-{
-    stream_lines(dst, src, bytes);
-    stream_fence();
-}
-
 /* ---- the frame of all kernels --------------------------------------------------------------------------------------- */
 
-/* Elements [from, from + count) of the operands reduced into out[0 .. count). */
-typedef void (*part_fn)(void *out, const void *const *operands, int noperands, size_t from, size_t count,
-                        const struct reduce_scale *scale);
-
-static bool is_operand(const void *p, const void *const *operands, int noperands)
-{
-    for (int k = 0; k < noperands; k++)
-        if (operands[k] == p)
-            return true;
-    return false;
-}
-
-/* Piece by piece, so that the second copy and the streamed copies come from the first-level cache. */
-static void reduce_pieces(part_fn part, size_t each, char *dst, char *dst2, const void *const *operands, int noperands,
-                          size_t count, const struct reduce_scale *scale, unsigned flags)
-{
-    _Alignas(CACHE_LINE) char piece[4096];
-    size_t room = sizeof piece / each;
-    /* Memory that was just read is in the cache already: streaming it would only throw it out. */
-    bool stream = (flags & REDUCE_STREAM_DST) && !is_operand(dst, operands, noperands);
-    bool stream2 = dst2 && (flags & REDUCE_STREAM_DST2);
-    size_t len = stream ? (size_t)(-(uintptr_t)dst & (CACHE_LINE - 1)) / each : 0; /* the next piece begins on a line */
-    if (len == 0)
-        len = room;
-    for (size_t at = 0; at < count; at += len, len = room) {
-        len = MIN(len, count - at);
-        char *out = stream ? piece : dst + at * each;
-        part(out, operands, noperands, at, len, scale);
-        if (stream)
-            stream_lines(dst + at * each, out, len * each);
-        if (stream2)
-            stream_lines(dst2 + at * each, out, len * each);
-        else if (dst2)
-            memcpy(dst2 + at * each, out, len * each);
-    }
-    if (stream || stream2)
-        stream_fence();
-}
+#include "exec/exec_kernels_frame.h"
 
 #define KERNEL_ENTRY(name, T)                                                                                           \
+    static NOINLINE void name##_stream(char *dst, char *dst2, const void *const *operands, size_t count, unsigned flags) \
+    {                                                                                                                   \
+        reduce_lines(name##_line, name##_part, sizeof(T), dst, dst2, operands, count, flags);                           \
+    }                                                                                                                   \
     static void name(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,                   \
                      const struct reduce_scale *scale, unsigned flags)                                                  \
     {                                                                                                                   \
         if (count == 0)                                                                                                 \
             return;                                                                                                     \
+        if (!dst2)                                                                                                      \
+            flags &= REDUCE_STREAM_DST;                                                                                 \
+        /* Memory that was just read is in the cache already: streaming it would only throw it out. */                  \
+        if ((flags & REDUCE_STREAM_DST) && is_operand(dst, operands, noperands))                                        \
+            flags &= REDUCE_STREAM_DST2;                                                                                \
         if (!dst2 && !flags)                                                                                            \
             name##_part(dst, operands, noperands, 0, count, scale);                                                     \
+        else if (flags && noperands == 2 && !wants_scale(scale))                                                        \
+            name##_stream(dst, dst2, operands, count, flags);                                                           \
         else                                                                                                            \
-            reduce_pieces(name##_part, sizeof(T), dst, dst2, operands, noperands, count, scale, flags);                 \
+            reduce_pieces(name##_part, sizeof(T), dst, dst2, operands, noperands, 0, count, scale, flags);              \
     }
-
-static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->scaled_operand >= 0 || s->divide_by > 1); }
 
 /* ---- types that are their own accumulator ---------------------------------------------------------------------------- */
 
@@ -304,6 +234,12 @@ static inline bool wants_scale(const struct reduce_scale *s) { return s && (s->s
                 name##_scaled(r + at, operands, n, from + at, MIN(block, count - at), scale);                           \
             else                                                                                                        \
                 name##_many(r + at, operands, n, from + at, MIN(block, count - at));                                    \
+    }                                                                                                                   \
+    static inline void name##_line(void *line, const void *first, const void *second)                                   \
+    {                                                                                                                   \
+        T *r = line;                                                                                                    \
+        const T *a = first, *b = second;                                                                                \
+        EACH_OF_LINE(i, T) r[i] = finish(combine(a[i], b[i]));                                                          \
     }                                                                                                                   \
     static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
                             const struct reduce_scale *scale)                                                           \
@@ -476,6 +412,14 @@ COMPLEX_KERNELS(c128, double, canonical_f64, flip_f64)
         if (scale && scale->divide_by > 1)                                                                              \
             EACH(i, len) acc[i] = DIV_F32(acc[i], scale->divide_by);                                                    \
         narrow_##type##_n(r, acc, len);                                                                                 \
+    }                                                                                                                   \
+    static inline void name##_line(void *line, const void *first, const void *second)                                   \
+    {                                                                                                                   \
+        T *r = line;                                                                                                    \
+        const T *a = first, *b = second;                                                                                \
+        (void)a, (void)b;                                                                                               \
+        pair(type, combine, r, a, b, CACHE_LINE / sizeof(T))                                                            \
+        PAIR_LOOP(type, combine, r, a, b, (size_t)0, CACHE_LINE / sizeof(T));                                           \
     }                                                                                                                   \
     static void name##_part(void *out, const void *const *operands, int n, size_t from, size_t count,                   \
                             const struct reduce_scale *scale)                                                           \

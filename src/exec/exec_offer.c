@@ -76,8 +76,8 @@ void offer_ahead(struct exec_op *op, uint32_t i)
         if (a->tile < f->tiles) {
             uint64_t off = (uint64_t)a->tile * p->tile_bytes;
             if (f->offerable && f->bytes > off)
-                (void)net_offer(end, a->number, (char *)(uintptr_t)op->base[PLAN_OUT] + f->dst_off + off,
-                                MIN(f->bytes - off, p->tile_bytes));
+                op->offered |= net_offer(end, a->number, (char *)(uintptr_t)op->base[PLAN_OUT] + f->dst_off + off,
+                                         MIN(f->bytes - off, p->tile_bytes));
             a->number++;
         }
         if (++a->at == in->nfires) {
@@ -93,6 +93,7 @@ void placing_begin(struct exec_op *op)
     bool aliased = in_place(op);
     op->lending = !p->copies_only || (p->lends_out_of_place && !aliased);
     op->offering = p->offers && !aliased; /* in place, ranges of out are read as in */
+    op->offered = false;
     for (uint32_t i = 0; op->offering && i < p->nrecvs; i++) {
         op_ahead(op)[i] = (struct exec_ahead){.number = p->recvs[i]->next};
         offer_ahead(op, i);

@@ -238,7 +238,8 @@ static bool scratch_free(const struct exec_op *op, uint32_t tile)
     return true;
 }
 
-/* Move one lane as far as it goes. */
+/* Move one lane as far as it goes; while places are offered, through one tile, because other lanes renew the offers: a lane whose
+ * messages are all here would otherwise run to the end of the operation, and find no offer after the first few tiles. */
 static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
 {
     const struct exec_lane *lane = &op->program->lanes[l];
@@ -261,6 +262,10 @@ static enum fired walk_lane(struct exec_op *op, uint32_t l, bool *moved)
         }
         s->at = 0;
         s->tile++;
+        if (op->offered) {
+            *moved = true;
+            return s->tile < lane->tiles ? NOT_YET : FIRED;
+        }
     }
     return FIRED;
 }

@@ -122,6 +122,7 @@ struct net_end {
     char *offered_at[NET_OFFERS];
     /* counted, for reports */
     uint64_t messages, bytes, lent_bytes;
+    uint64_t placements;         /* sending: messages written where the receiver offered */
 };
 
 /* Find or make an end; nothing is allocated until it is shaped. channel 0 for groups and p2p control. */
@@ -340,7 +341,7 @@ struct net_peer {                /* filled by assemble.c, one per rank */
     int32_t pid;                 /* of a process of this host, as seen here */
     int process;                 /* index of its process in the job: lowest rank in it */
 };
-struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT], lent_bytes; };
+struct net_counts { uint64_t messages[NET_CARRIER_COUNT], bytes[NET_CARRIER_COUNT], lent_bytes, placements; };
 
 struct net_comm_options {
     uint64_t id;                 /* number of this communicator, equal on all ranks */

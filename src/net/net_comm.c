@@ -188,5 +188,6 @@ void net_comm_count(const struct net_comm *c, struct net_counts *counts)
             counts->messages[c->ends[i]->carrier] += c->ends[i]->messages;
             counts->bytes[c->ends[i]->carrier] += c->ends[i]->bytes;
             counts->lent_bytes += c->ends[i]->lent_bytes;
+            counts->placements += c->ends[i]->placements;
         }
 }

@@ -192,6 +192,7 @@ char *net_take_offer(struct net_end *e, uint64_t bytes)
     if (!to || !atomic_compare_exchange_strong(&o->key, &open, offer_key(e->next, NET_OFFER_CLAIMED)))
         return NULL;
     e->lent_bytes += bytes;
+    e->placements++;
     return to;
 }
 

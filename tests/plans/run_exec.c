@@ -18,6 +18,7 @@ struct trial {
     enum net_carrier carrier;
     bool lend, threads, small;
     uint32_t tile_bytes;
+    uint64_t room_bytes;        /* 0: just k tiles */
     int scratch_tiles;
     uno_type type;
     int op;
@@ -93,7 +94,8 @@ static uno_err execute(const struct trial *t, struct ref_data *d, bool *stuck)
         scalar[r] = scalars[r];
     }
     struct world_call call = {.choice = {.plan = t->plan, .small = t->small, .shift = t->shift, .k = t->k,
-                                         .tile_bytes = t->tile_bytes, .scratch_tiles = t->scratch_tiles},
+                                         .tile_bytes = t->tile_bytes, .room_bytes = t->room_bytes,
+                                         .scratch_tiles = t->scratch_tiles},
                               .req = &d->req, .in = d->in, .out = d->out, .scalar = t->op >= UNO_OP_DYNAMIC ? scalar : NULL,
                               .returned = take_results, .arg = d};
     TRY(world_for(t));
@@ -340,6 +342,30 @@ static void check_params(const struct plan_params *p, int shift)
     plan_free(plan);
 }
 
+/* Operations of far more tiles than can be offered at once, with room for so many messages that no lane waits for another: places
+ * are offered anew while they run. A tile has two messages each way, counted at both ends, and the second one may be placed. */
+static void check_offers_go_on(enum net_carrier carrier)
+{
+    struct plan_params p = {.coll = UNO_ALL_REDUCE, .nranks = 2, .channels = 1, .algo = "flat2"};
+    struct plan *plan = NULL;
+    const struct net_counts before = moved;
+    uno_err err = planner_make(&p, &plan);
+    for (uint64_t i = 0; i < 6 && err == UNO_OK; i++) {
+        struct trial t = {.plan = plan, .real = plan, .k = 2, .place = REF_OUT_OF_PLACE, .carrier = carrier, .lend = true,
+                          .tile_bytes = 4096, .room_bytes = 2 << 20, .scratch_tiles = 2, .type = UNO_FLOAT32, .op = UNO_SUM,
+                          .most_count = 800 * 4096 / sizeof(float), .seed = seed0 + i};
+        must_be_right(&t, plan->name);
+    }
+    drop_world();
+    uint64_t placed = moved.placements - before.placements, most = (moved.messages[carrier] - before.messages[carrier]) / 4;
+    if (err != UNO_OK || placed <= most / 4) {
+        printf("%s: %llu of %llu messages were written where they were offered\n", net_carrier_names[carrier],
+               (unsigned long long)placed, (unsigned long long)most);
+        plan_case_failures++;
+    }
+    plan_free(plan);
+}
+
 static bool rooted(uno_coll coll)
 {
     return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
@@ -383,6 +409,9 @@ int main(int argc, char **argv)
     bool ok = true;
     if (strcmp(what, "--generated") == 0) {
         run_generated(argv[2]);
+    } else if (strcmp(what, "--offers") == 0) {
+        check_offers_go_on(NET_SHM);
+        check_offers_go_on(NET_THREAD);
     } else if (strcmp(what, "--imports") == 0 && argc > 2) {
         seeds_healthy = 3;
         seeds_faulty = 10;
@@ -391,7 +420,7 @@ int main(int argc, char **argv)
         ok = argc > 1 && each_plan_case(argv[1], argv + 2, argc - 2, check_case);
     }
     if (!ok) {
-        fprintf(stderr, "usage: run_exec DIRECTORY [CASE...] | --imports DIRECTORY | --generated [ALGORITHM]\n");
+        fprintf(stderr, "usage: run_exec DIRECTORY [CASE...] | --imports DIRECTORY | --generated [ALGORITHM] | --offers\n");
         return 2;
     }
     printf("seed %llu: %d plans, %d trials (%d right, %d stood still, %d with wrong data as they must), %llu bytes moved, "
