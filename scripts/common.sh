@@ -48,10 +48,18 @@ get_packages() {
     [ -z "$missing" ] || die "still missing after installation: $missing"
 }
 
+# Meson asks Debian's dpkg-dev, a development package that may be absent, where libraries belong; without it they would be installed
+# where neither the loader nor pkg-config looks.
+library_folder() {
+    command -v dpkg >/dev/null 2>&1 && ! command -v dpkg-architecture >/dev/null 2>&1 || return 0
+    folder=lib/$(gcc -print-multiarch 2>/dev/null) || return 0
+    [ "$folder" = lib/ ] || [ ! -d "/usr/$folder" ] || printf '%s' "--libdir=$folder"
+}
+
 configure() {
     [ -e "$build/build.ninja" ] && return 0
-    # shellcheck disable=SC2086
-    meson setup "$build" "$root" ${MESON_OPTIONS:-} >"$build.log" 2>&1 ||
+    # shellcheck disable=SC2046,SC2086
+    meson setup "$build" "$root" $(library_folder) ${MESON_OPTIONS:-} >"$build.log" 2>&1 ||
         { cat "$build.log" >&2; die "meson setup failed; its messages are above"; }
     rm -f "$build.log"
 }
