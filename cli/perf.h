@@ -50,7 +50,7 @@ struct perf_options {
     const char *json_file;   /* --json */
     char split_op;           /* & | % /: ranks are split by their process's number; 0 = not */
     int split_value;
-    char notes[512];         /* lines "# ...\n" about options without effect */
+    char notes[768];         /* lines "# ...\n" about options without effect, and a busy machine */
 };
 
 enum options_answer { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_BAD }; /* DONE: help was shown */
@@ -159,7 +159,7 @@ struct crew {
     const char *how;       /* "4 processes started here, ..." for the first line */
 };
 /* Start or join the ranks as asked and run `work` once in each crew; returns the exit status of this process. */
-int perf_launch(const struct perf_options *o, int (*work)(struct crew *));
+int perf_launch(struct perf_options *o, int (*work)(struct crew *));
 /* Say what went wrong, once for all crews that share the page, as "unisono perf: rank R: during: sentence (UNO_ERR_...)".
  * Returns CLI_ERROR. */
 int perf_fail(struct crew *c, uno_err err, const char *during);

@@ -358,9 +358,11 @@ static int launch_processes(const struct perf_options *o, struct launch_page *pa
 {
     int cpus = processors();
     bool bind = o->bind && ranks <= cpus;
-    char how[200];
+    char how[200], crowd[64] = "";
+    if (ranks > cpus)
+        snprintf(crowd, sizeof crowd, ", taking turns on %d processor%s", cpus, cpus == 1 ? "" : "s");
     snprintf(how, sizeof how, "%d process%s started here%s%s", ranks, ranks == 1 ? "" : "es",
-             bind ? ", each bound to a processor" : "",
+             bind ? ", each bound to a processor" : crowd,
              o->ranks ? "" : " (no launcher found; --ranks N starts N, -t or -g makes threads)");
     pid_t pids[1024];
     fflush(NULL);
@@ -433,13 +435,37 @@ static int launch_from_environment(const struct perf_options *o, struct launch_p
     return status;
 }
 
-int perf_launch(const struct perf_options *o, int (*work)(struct crew *))
+/*
+ * Other programs that compete for the processors make times longer and shares of the limit random: say so. The mean of the last
+ * minute alone would count a build that has just ended, and those that run now alone would count a passing moment: both must be high.
+ */
+static void note_busy(struct perf_options *o)
+{
+    double mean = 0;
+    int running = 0, cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    FILE *f = fopen("/proc/loadavg", "re");
+    bool known = f && fscanf(f, "%lf %*f %*f %d/", &mean, &running) == 2;
+    if (f)
+        fclose(f);
+    int others = known ? running - 1 : 0; /* we run too */
+    if (mean < others)
+        others = (int)(mean + 0.5);
+    size_t n = strlen(o->notes);
+    if (2 * others >= cpus && others > 0)
+        snprintf(o->notes + n, sizeof o->notes - n, "# busy: %d other %s on this machine's %d processor%s: times and shares say less than "
+                 "on a quiet machine\n", others, others == 1 ? "thread runs" : "threads run", cpus, cpus == 1 ? "" : "s");
+}
+
+int perf_launch(struct perf_options *o, int (*work)(struct crew *))
 {
     struct launch_page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return out_error("perf", "cannot map a page: %s", strerror(errno));
     int status, cpus = processors();
-    if (o->ranks == 0 && has_launcher())
+    bool launched = o->ranks == 0 && has_launcher();
+    if (!launched) /* a launcher's ranks cannot be told from others' */
+        note_busy(o);
+    if (launched)
         status = launch_from_environment(o, page, work);
     else if (o->threads || o->per_thread)
         status = launch_threads(o, page, work);

@@ -221,6 +221,28 @@ def case_explain():
     assert "rank 1: all_reduce" not in err, err  # the choice is the same everywhere
 
 
+def case_busy():
+    """Other programs on the processors are told, ended ones and passing ones are not: by a /proc/loadavg of our own."""
+    args = ["-g", "2", "-b", "8", "-e", "8", "-n", "1"]
+    cpus = os.sysconf("SC_NPROCESSORS_ONLN")
+    many = 4 * cpus
+    namespace = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c"]
+    for mean, running, told in [(many, many + 1, many), (many, 1, 0), (0.0, many + 1, 0), (cpus, many + 1, cpus)]:
+        with tempfile.NamedTemporaryFile("w") as fake:
+            fake.write("%.2f 1.00 1.00 %d/900 4711\n" % (mean, running))
+            fake.flush()
+            mount = "mount --bind %s /proc/loadavg" % fake.name
+            if subprocess.run(namespace + [mount], stderr=subprocess.DEVNULL).returncode != 0:
+                print("skipped: no mount namespace here")
+                return
+            done = subprocess.run(namespace + [mount + ' && exec "$@"', "sh", UNISONO, "perf"] + args, timeout=120,
+                                  stdout=subprocess.PIPE, universal_newlines=True)
+        assert done.returncode == 0, done
+        busy = re.findall(r"^# busy: (\d+) other thread", done.stdout, re.M)
+        assert busy == ([str(told)] if told else []), (mean, running, done.stdout)
+        assert len(rows(done.stdout)) == 1
+
+
 def case_split():
     """Groups measure at the same time; the table is rank 0's group's. Everything is checked in all of them."""
     def groups(value, name="NCCL_TESTS_SPLIT", ranks=5, args=("all_gather",), status=0):
