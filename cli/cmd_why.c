@@ -95,7 +95,8 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
     printf("%sjob %016llx%s: %s, %d of %d rank%s %s\n", colour, (unsigned long long)job->id, out_colour(stdout, OUT_PLAIN),
            job->program[0] ? job->program : "?", heard, job->size, job->size == 1 ? "" : "s", where);
     fputs(v->text, stdout);
-    print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
+    if (strcmp(v->kind, "stopped") != 0)
+        print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
     print_list("Did not answer", job, job_silent, " (their hosts were asked)");
     print_list(found->live ? "Not asked" : "Not in the records", job, job_unheard,
                found->live ? " (on other hosts, or ended before)" : " (their hosts' files are not here)");

@@ -267,15 +267,23 @@ static void say_nothing_found(struct judge *j, struct verdict *v)
         v->identity = hash_mix(VERDICT_KIND_UNKNOWN, (uint64_t)longest->rank);
         return;
     }
-    int reported = 0;
-    for (int r = 0; r < j->size; r++)
+    int reported = 0, standing = -1;
+    for (int r = j->size - 1; r >= 0; r--) {
         reported += !gone(&j->f->ranks[r]);
-    say(&o, "nothing is wrong: %d of %d ranks reported", reported, j->size);
+        standing = stands(&j->f->ranks[r]) ? r : standing;
+    }
+    say(&o, "nothing is wrong%s: %d of %d ranks reported", standing >= 0 ? " yet" : "", reported, j->size);
     if (longest) {
         say(&o, ", the longest wait lasts ");
         say_age(&o, age);
     } else {
         say(&o, ", nobody waits");
+    }
+    if (standing >= 0) {
+        say(&o, "; but ");
+        say_rank(&o, j, standing);
+        say(&o, " ");
+        say_doing(&o, j, standing);
     }
 }
 

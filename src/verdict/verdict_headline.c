@@ -174,6 +174,30 @@ static void say_late(struct out *o, struct judge *j, const struct fault *x)
     add_victims(o, j, x);
 }
 
+static void say_nobody_runs(struct out *o, struct judge *j, const struct fault *x)
+{
+    uint64_t age = age_of(j, x->since_ns);
+    bool unheard = false;
+    for (int r = 0; r < j->size; r++)
+        unheard = unheard || j->f->ranks[r].status == VERDICT_UNKNOWN || j->f->ranks[r].status == VERDICT_SILENT;
+    say(o, unheard ? "nobody who reported runs" : "nobody runs");
+    if (age) {
+        say(o, " for ");
+        say_age(o, age);
+    }
+    say(o, ": ");
+    if (x->nculprits > NAMED) {
+        say_ranks(o, j, x->culprits, x->nculprits);
+        say(o, " are stopped; ");
+    }
+    for (int i = 0; i < (x->nculprits > NAMED ? 1 : x->nculprits); i++) {
+        say(o, "%s", i ? "; " : "");
+        say_rank(o, j, x->culprits[i]);
+        say(o, " ");
+        say_doing(o, j, x->culprits[i]);
+    }
+}
+
 static void say_dead(struct out *o, struct judge *j, const struct fault *x)
 {
     say_ranks(o, j, x->culprits, x->nculprits);
@@ -240,8 +264,13 @@ void headline(struct out *o, struct judge *j, const struct fault *x)
     case VERDICT_KIND_SLOW_LINK: say_slow_link(o, j, x); break;
     case VERDICT_KIND_SLOW: say_slow(o, j, x); break;
     case VERDICT_KIND_FAULT_OF_OURS: say_ours(o, j, x); break;
-    case VERDICT_KIND_SLOW_RANK:
     case VERDICT_KIND_STOPPED:
+        if (x->group)
+            say_late(o, j, x);
+        else
+            say_nobody_runs(o, j, x);
+        break;
+    case VERDICT_KIND_SLOW_RANK:
     case VERDICT_KIND_LEFT:
     case VERDICT_KIND_SILENT:
     case VERDICT_KIND_RANK_ABSENT:

@@ -384,6 +384,29 @@ static void find_unmatched(struct judge *j)
     }
 }
 
+/* Nobody waits where all are stopped. Of whom nothing was heard nothing is claimed. */
+static void find_all_stopped(struct judge *j)
+{
+    int32_t *list = rank_list(j);
+    int n = 0, reported = 0;
+    uint64_t since = 0;
+    for (int r = 0; list && r < j->size; r++) {
+        const struct verdict_rank *rank = &j->f->ranks[r];
+        reported += !gone(rank);
+        if (gone(rank) || !stands(rank))
+            continue;
+        since = MAX(since, at_judge(j, r, rank->process.run_since_ns));
+        list[n++] = r;
+    }
+    bool known = false;
+    for (int i = 0; i < j->nfaults; i++)
+        known = known || j->faults[i].kind == VERDICT_KIND_STOPPED;
+    struct fault *x = n && n == reported && !known ? fault_add(j, VERDICT_KIND_STOPPED, list, n) : NULL;
+    if (x)
+        x->since_ns = since;
+    free(list);
+}
+
 /* ---- the table -------------------------------------------------------------------------------------------------------------------- */
 
 static const struct rule { const char *looks_for; void (*find)(struct judge *j); } rules[] = {
@@ -396,6 +419,7 @@ static const struct rule { const char *looks_for; void (*find)(struct judge *j);
     {"sends and receives without partner", find_unmatched},
     {"operations that all have called and that do not end", find_inside},
     {"communicators that have failed", find_failed},
+    {"jobs of which nobody runs", find_all_stopped},
 };
 
 void rules_run(struct judge *j)

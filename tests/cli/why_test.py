@@ -138,9 +138,11 @@ class Live(unittest.TestCase):
                 os.kill(pid, signal.SIGSTOP)
             answer = wait_for(lambda: (lambda a: a if a["stopped"] == [0, 1, 2] else None)(why_json(str(job.pids[0]))[1]), "all to stop")
             self.assertEqual(answer["reported"], 3)
+            self.assertEqual((answer["verdict"]["kind"], answer["verdict"]["fault"], answer["verdict"]["culprits"]), ("stopped", True, [0, 1, 2]))
+            self.assertRegex(answer["verdict"]["headline"], r"^nobody runs( for [\d.]+ s)?: rank 0 .* is stopped .*; rank 1 .*; rank 2 ")
             rc, out, _ = tool("why", str(job.pids[0]))
             self.assertEqual(rc, 1)
-            self.assertIn("Stopped, held by a debugger, or frozen: ranks 0-2\n", out)
+            self.assertIn("nobody runs", out)
 
     def test_by_launcher_and_by_number(self):
         with Job("absent") as job:

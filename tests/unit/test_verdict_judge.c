@@ -598,6 +598,37 @@ static void test_dead(void **state)
     }
 }
 
+/* Who is stopped waits for nobody: when all are, that is the verdict; one alone is told beside it. */
+static void test_all_stopped(void **state)
+{
+    static const uint8_t ways[] = {VERDICT_RUN_STOPPED, VERDICT_RUN_TRACED, VERDICT_RUN_FROZEN};
+    static const char *const says[] = {"is stopped by a signal (SIGSTOP or from the terminal) for 8.0 s", "is held by a debugger", "is frozen"};
+    (void)state;
+    EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        int runs = *c;
+        open_stage(st);
+        int n = 8, heard = st->lost < 0 ? 8 : 7;
+        for (int r = 0; r < n; r++) {
+            s.f.ranks[r].process.run = ways[i];
+            s.f.ranks[r].process.run_since_ns = scene_own(&s, r, SCENE_NOW - (r == 0 ? 8 : 7));
+            scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 9, 0);
+        }
+        close_stage(st);
+        must_say(VERDICT_KIND_STOPPED, 0, fmt("nobody %sruns for 7.0 s: ranks 0-%d", heard < 8 ? "who reported " : "", heard - 1), " are stopped; ", name(0), says[i],
+                 NULL);
+        assert_int_equal(v.nculprits, heard);
+        assert_true(v.fault);
+
+        open_stage(st);
+        for (int r = 0; r < n; r++)
+            if (r != runs)
+                s.f.ranks[r].process.run = ways[i];
+        close_stage(st);
+        quiet();
+        assert_non_null(strstr(v.headline, "ranks reported, nobody waits; but rank "));
+    }
+}
+
 /* Its ledger is lost, nobody waits yet: it is dead nevertheless. Others died of it, or were killed afterwards. */
 static void test_first_death(void **state)
 {
@@ -1185,7 +1216,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_off_by_one_by_queue), cmocka_unit_test(test_one_call_more),
         cmocka_unit_test(test_own_reductions), cmocka_unit_test(test_p2p_peers), cmocka_unit_test(test_comm_order), cmocka_unit_test(test_long_circle),
-        cmocka_unit_test(test_p2p), cmocka_unit_test(test_p2p_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_first_death),
+        cmocka_unit_test(test_p2p), cmocka_unit_test(test_p2p_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved), cmocka_unit_test(test_silent),
         cmocka_unit_test(test_never_joined), cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped),
         cmocka_unit_test(test_slow_link), cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
