@@ -54,6 +54,11 @@ static size_t edit_distance(const char *a, const char *b)
     return row[n];
 }
 
+const char *out_start_hint(int error)
+{
+    return error == EAGAIN ? "; as many processes run as are allowed: see ulimit -u, and pids.max of the container or cgroup" : "";
+}
+
 const char *out_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *best = NULL;

@@ -374,7 +374,7 @@ static int launch_processes(const struct perf_options *o, struct launch_page *pa
             exit(status);
         }
         if (pids[r] < 0) {
-            out_error("perf", "cannot start process %d of %d: %s", r, ranks, strerror(errno));
+            out_error("perf", "cannot start process %d of %d: %s%s", r, ranks, strerror(errno), out_start_hint(errno));
             for (int i = 0; i < r; i++)
                 kill(pids[i], SIGKILL);
             while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)

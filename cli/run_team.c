@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "output.h"
+
 #define QUEUE_LIMIT (1u << 20) /* the launcher is behind by this much: ranks wait in write() */
 
 struct member {
@@ -170,8 +172,8 @@ static bool start_rank(struct run_team *t, int i)
     m->out[1] = err[0];
     m->exec_fd = exec_fd[0];
     if (pid < 0) {
-        char text[200];
-        int n = snprintf(text, sizeof text, "cannot start rank %d: %s", t->job->first + i, strerror(saved));
+        char text[300];
+        int n = snprintf(text, sizeof text, "cannot start rank %d: %s%s", t->job->first + i, strerror(saved), out_start_hint(saved));
         wire_send(t->wire, FRAME_ERROR, text, (size_t)n, NULL, 0);
         return false;
     }
