@@ -141,6 +141,7 @@ static void processors_text(char *buf, size_t bytes)
 
 static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_start_kb)
 {
+    const char *named = getenv("UNISONO_HOST"); /* several hosts of a launcher may be one machine's namespaces */
     struct rank_info *mine = calloc((size_t)s->c->mine, sizeof *mine);
     if (!mine)
         return UNO_ERR_MEMORY;
@@ -148,7 +149,10 @@ static uno_err gather_ranks(struct sweep *s, struct rank_info *all, long rss_sta
         struct rank_info *r = &mine[i];
         r->pid = (int)getpid();
         r->group = s->c->color;
-        gethostname(r->host, sizeof r->host - 1);
+        if (named && *named)
+            snprintf(r->host, sizeof r->host, "%s", named);
+        else
+            gethostname(r->host, sizeof r->host - 1);
         processors_text(r->processors, sizeof r->processors);
         r->rss_start_kb = rss_start_kb;
         r->rss_end_kb = sweep_status_kb("/proc/self/status", "VmRSS:");

@@ -243,6 +243,16 @@ def case_busy():
         assert len(rows(done.stdout)) == 1
 
 
+def case_hosts():
+    """A rank's host is the one that its launcher named, and its device counts the ranks of that host."""
+    args = ["-b", "8", "-e", "8", "-n", "1", "--ranks", "2"]
+    out, _ = run(args, env={"UNISONO_HOST": "elsewhere"})
+    found = re.findall(r"^#  Rank +(\d) .* on +(\S+) device +(\d)", out, re.M)
+    assert found == [("0", "elsewhere", "0"), ("1", "elsewhere", "1")], out
+    out, _ = run(args)
+    assert [host for _, host, _ in re.findall(r"^#  Rank +(\d) .* on +(\S+) device +(\d)", out, re.M)] == [os.uname().nodename[:63]] * 2, out
+
+
 def case_split():
     """Groups measure at the same time; the table is rank 0's group's. Everything is checked in all of them."""
     def groups(value, name="NCCL_TESTS_SPLIT", ranks=5, args=("all_gather",), status=0):
