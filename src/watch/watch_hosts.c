@@ -116,6 +116,8 @@ bool hosts_is_hub(const struct watch *w)
 
 static void look_at_boards(struct watch *w, uint64_t now)
 {
+    if (!w->boards_open)
+        records_open(w);
     atomic_fetch_add_explicit(&w->page->beat, 1, memory_order_relaxed);
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];

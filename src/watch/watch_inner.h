@@ -147,6 +147,8 @@ struct watch {
     struct answer answer;
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
+    uint64_t prove_ns;        /* next look whether pidfds are the right processes' */
+    bool boards_open;         /* records_open was called */
     uint64_t records_ns;      /* next records_tick */
     uint64_t look_ns;         /* when the last look was begun; 0 = never */
     uint32_t position_served;
@@ -158,6 +160,10 @@ struct watch {
 };
 
 #define POLL_NS 100000000ull    /* between looks at /proc without pidfds */
+#define PROVE_AFTER_NS 300000000ull
+#define PROVE_STEP_NS 20000000ull
+#define PROVED_AT_ONCE 8
+#define BOARDS_AT_ONCE 4        /* processes of a host that map all boards when they begin */
 #define HOW_NS 30000000ull      /* so long the steward waits to learn how a process ended */
 #define HOW_STEP_NS 3000000ull
 #define SUSPECT_NS 300000000ull /* so long a host's hub has to say what became of a process whose connections ended */

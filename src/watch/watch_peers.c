@@ -306,7 +306,7 @@ void peers_event(struct watch *w, int index)
 
 static void watch_local(struct watch *w, struct peer *p)
 {
-    if (!process_watch(&p->eye)) {
+    if (!process_open(&p->eye)) {
         p->ended_ns = 1; /* long ago: its parent has collected it */
         return;
     }
@@ -321,13 +321,43 @@ static void watch_local(struct watch *w, struct peer *p)
     p->polled = true;
 }
 
+/* Reading /proc takes many times as long as opening a pidfd, so it is not done while the others join. */
+static void prove_some(struct watch *w, uint64_t now)
+{
+    int left = PROVED_AT_ONCE;
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (!p->eye.unproved || p->ended_ns)
+            continue;
+        if (left-- == 0) {
+            w->prove_ns = now + PROVE_STEP_NS;
+            return;
+        }
+        if (!process_prove(&p->eye))
+            p->ended_ns = 1;
+    }
+    w->prove_ns = UINT64_MAX;
+}
+
+/* The hub, and who follows it when it dies at once, map the boards now, the others at their first look: all of a large host's
+ * stewards at once would hold up the joining. */
+static bool speaks_soon(const struct watch *w)
+{
+    int before = 0;
+    for (int i = 0; i < w->self; i++)
+        before += peer_is_local(w, &w->peers[i]);
+    return before < BOARDS_AT_ONCE;
+}
+
 void peers_watch(struct watch *w)
 {
-    records_open(w);
+    if (speaks_soon(w))
+        records_open(w);
     for (int i = 0; i < w->npeers; i++)
         if (i != w->self && peer_is_local(w, &w->peers[i]))
             watch_local(w, &w->peers[i]);
     w->poll_ns = clock_ns() + POLL_NS;
+    w->prove_ns = clock_ns() + PROVE_AFTER_NS;
     link_hubs(w, true);
 }
 
@@ -335,7 +365,7 @@ void peers_watch(struct watch *w)
 
 uint64_t peers_next_ns(const struct watch *w)
 {
-    uint64_t next = w->npolled ? w->poll_ns : UINT64_MAX;
+    uint64_t next = MIN(w->npolled ? w->poll_ns : UINT64_MAX, w->prove_ns);
     for (int i = 0; i < w->npeers; i++) {
         const struct peer *p = &w->peers[i];
         if (p->ended_ns)
@@ -351,6 +381,8 @@ void peers_timers(struct watch *w, uint64_t now)
     bool poll = w->npolled && w->poll_ns <= now;
     if (poll)
         w->poll_ns = now + POLL_NS;
+    if (w->prove_ns <= now)
+        prove_some(w, now);
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         if (poll && p->polled && p->ended_ns == 0 && process_ended(&p->eye))

@@ -86,9 +86,8 @@ static bool is_same(const struct process_eye *eye, const struct proc_stat *st)
     return eye->start_ticks == 0 || st->start_ticks == eye->start_ticks;
 }
 
-bool process_watch(struct process_eye *eye)
+bool process_open(struct process_eye *eye)
 {
-    struct proc_stat st;
     eye->pidfd = -1;
     if (fault_hit("pidfd_open"))
         errno = ENOSYS;
@@ -97,13 +96,32 @@ bool process_watch(struct process_eye *eye)
     int why = errno;
     if (eye->pidfd < 0 && why == ESRCH)
         return false;
-    /* After the opening: if the right process has the pid now, it had it then. */
+    eye->unproved = true;
+    bool there = eye->pidfd >= 0 || process_prove(eye);
+    errno = why;
+    return there;
+}
+
+/* After the opening: if the right process has the pid now, it had it then. */
+bool process_prove(struct process_eye *eye)
+{
+    struct proc_stat st;
+    eye->unproved = false;
     enum look look = read_stat(eye->pid, &st);
     bool there = look == LOOK_BLIND || (look == LOOK_OK && is_same(eye, &st));
     if (!there)
         process_forget(eye);
     else if (eye->start_ticks == 0)
         eye->start_ticks = st.start_ticks;
+    return there;
+}
+
+bool process_watch(struct process_eye *eye)
+{
+    bool there = process_open(eye);
+    int why = errno;
+    if (there && eye->unproved)
+        there = process_prove(eye);
     errno = why;
     return there;
 }

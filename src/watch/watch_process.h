@@ -12,11 +12,17 @@ struct process_eye {
     int32_t pid;
     uint64_t start_ticks; /* 0 = unknown */
     int pidfd;            /* readable once the process has ended; -1 = must be polled with process_ended */
+    bool unproved;        /* process_prove is still to be called */
 };
 
 /* Begin to watch eye->pid, with a pidfd if the kernel gives one (otherwise errno says why and pidfd is -1). false: that process
  * is not there any more; the pid may belong to another one by now. */
 bool process_watch(struct process_eye *eye);
+/* The same in one system call where there is a pidfd: whether it is bound to the right process is left to process_prove, which reads
+ * /proc. Until then an end that the pidfd tells is an end (of who took the pid over, at the worst: then the right one has ended as
+ * well), and no end may mean nothing. */
+bool process_open(struct process_eye *eye);
+bool process_prove(struct process_eye *eye); /* false: it is another one, and eye is forgotten */
 /* For polling: has it ended? */
 bool process_ended(const struct process_eye *eye);
 /* How it ended, as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". false: not known (yet). */

@@ -24,6 +24,7 @@
 
 void records_open(struct watch *w)
 {
+    w->boards_open = true;
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         struct records *rec = &p->records;
