@@ -159,11 +159,9 @@ static void narrow_f16_n(void *out, const float *in, size_t n)
     {                                                                                                                   \
         reduce_lines(name##_line, name##_part, sizeof(T), dst, dst2, operands, count, flags);                           \
     }                                                                                                                   \
-    static void name(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,                   \
-                     const struct reduce_scale *scale, unsigned flags)                                                  \
+    static NOINLINE void name##_far(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,    \
+                                    const struct reduce_scale *scale, unsigned flags)                                   \
     {                                                                                                                   \
-        if (count == 0)                                                                                                 \
-            return;                                                                                                     \
         if (!dst2)                                                                                                      \
             flags &= REDUCE_STREAM_DST;                                                                                 \
         /* Memory that was just read is in the cache already: streaming it would only throw it out. */                  \
@@ -175,6 +173,16 @@ static void narrow_f16_n(void *out, const float *in, size_t n)
             name##_stream(dst, dst2, operands, count, flags);                                                           \
         else                                                                                                            \
             reduce_pieces(name##_part, sizeof(T), dst, dst2, operands, noperands, 0, count, scale, flags);              \
+    }                                                                                                                   \
+    static void name(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,                   \
+                     const struct reduce_scale *scale, unsigned flags)                                                  \
+    {                                                                                                                   \
+        if (count == 0)                                                                                                 \
+            return;                                                                                                     \
+        if (!dst2 && !flags)                                                                                            \
+            name##_part(dst, operands, noperands, 0, count, scale);                                                     \
+        else                                                                                                            \
+            name##_far(dst, dst2, operands, noperands, count, scale, flags);                                            \
     }
 
 /* ---- types that are their own accumulator ---------------------------------------------------------------------------- */
