@@ -132,9 +132,11 @@ static bool parse_words(int id, const char *arg, struct perf_options *o)
     case OPT_BIND:
         o->bind = strcmp(arg, "core") == 0;
         return o->bind || strcmp(arg, "none") == 0 || bad(id, arg, "core or none");
-    default: /* OPT_MEMORY */
+    default: /* OPT_MEMORY; nccl-tests' long name of -M is the same word with a flag */
+        if (strcmp(arg, "0") == 0 || strcmp(arg, "1") == 0)
+            return parse_flag(OPT_MEM_REPORT, arg, &o->memory_report);
         o->shared_memory = strcmp(arg, "shared") == 0;
-        return o->shared_memory || strcmp(arg, "ordinary") == 0 || bad(id, arg, "ordinary or shared");
+        return o->shared_memory || strcmp(arg, "ordinary") == 0 || bad(id, arg, "ordinary, shared, or 0 or 1 as for -M");
     }
 }
 

@@ -184,6 +184,9 @@ def case_options():
         assert "--percentiles" in out and "-b, --minbytes" in out
     out, _ = run(["-G", "3", "-x", "1", "-V", "8", "-b", "8", "-e", "8", "-n", "1", "-t", "2"])
     assert out.count("has no meaning for host memory") == 3, out
+    for memory in (["-M", "1"], ["--memory_report", "1"], ["--memory", "1"]):  # the last is nccl-tests' long name
+        out, _ = run(memory + ["-b", "8", "-e", "8", "-n", "1", "-t", "2"])
+        assert "ordinary memory" in out and "# Memory of rank 1: " in out, out
 
 
 def case_statuses():
