@@ -159,6 +159,63 @@ static void orphan_rank(int rank)
     CHECK(err != UNO_OK && err != UNO_ERR_IN_PROGRESS && never == NULL, "the request says %s", uno_err_name(err));
 }
 
+/* Each collective refuses each kind of wrong argument with the right code and a sentence that names the function. */
+struct wrong { const char *what; uno_coll from, to; const void *in; void *out; size_t count; int type, op, root; uno_err code; };
+
+static uno_err call_wrong(uno_coll coll, const struct wrong *w, uno_comm *comm)
+{
+    uno_type type = (uno_type)w->type;
+    uno_op op = (uno_op)w->op;
+    switch (coll) {
+    case UNO_ALL_REDUCE: return uno_all_reduce(w->in, w->out, w->count, type, op, comm, NULL);
+    case UNO_BROADCAST: return uno_broadcast(w->in, w->out, w->count, type, w->root, comm, NULL);
+    case UNO_REDUCE: return uno_reduce(w->in, w->out, w->count, type, op, w->root, comm, NULL);
+    case UNO_ALL_GATHER: return uno_all_gather(w->in, w->out, w->count, type, comm, NULL);
+    case UNO_REDUCE_SCATTER: return uno_reduce_scatter(w->in, w->out, w->count, type, op, comm, NULL);
+    case UNO_ALL_TO_ALL: return uno_all_to_all(w->in, w->out, w->count, type, comm, NULL);
+    case UNO_GATHER: return uno_gather(w->in, w->out, w->count, type, w->root, comm, NULL);
+    default: return uno_scatter(w->in, w->out, w->count, type, w->root, comm, NULL);
+    }
+}
+
+static void wrong_everywhere_rank(int rank)
+{
+    static const char *const names[] = {"uno_all_reduce", "uno_broadcast", "uno_reduce", "uno_all_gather", "uno_reduce_scatter",
+                                        "uno_all_to_all", "uno_gather", "uno_scatter"};
+    static float x[64], y[64];
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    const int f = UNO_FLOAT32, last = UNO_SCATTER;
+    const struct wrong table[] = {
+        {"no input", 0, last, NULL, y, 4, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"no output", 0, last, x, NULL, 4, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"odd input", 0, last, (char *)x + 1, y, 4, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"odd output", 0, last, x, (char *)y + 2, 4, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"a negative count", 0, last, x, y, (size_t)-1, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"a count whose bytes overflow", 0, last, x, y, SIZE_MAX / 4 + 2, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"a count whose blocks overflow", UNO_ALL_GATHER, last, x, y, SIZE_MAX / 8 + 2, f, UNO_SUM, rank, UNO_ERR_ARG},
+        {"an unknown type", 0, last, x, y, 4, 99, UNO_SUM, rank, UNO_ERR_ARG},
+        {"a negative type", 0, last, x, y, 4, -1, UNO_SUM, rank, UNO_ERR_ARG},
+        {"an unknown op", UNO_ALL_REDUCE, UNO_ALL_REDUCE, x, y, 4, f, 77, rank, UNO_ERR_ARG},
+        {"an unknown op", UNO_REDUCE, UNO_REDUCE, x, y, 4, f, 77, rank, UNO_ERR_ARG},
+        {"an unknown op", UNO_REDUCE_SCATTER, UNO_REDUCE_SCATTER, x, y, 4, f, -1, rank, UNO_ERR_ARG},
+        {"a root that is no rank", UNO_BROADCAST, UNO_REDUCE, x, y, 4, f, UNO_SUM, 2, UNO_ERR_ARG},
+        {"a root that is no rank", UNO_GATHER, last, x, y, 4, f, UNO_SUM, 2, UNO_ERR_ARG},
+        {"a negative root", UNO_BROADCAST, UNO_REDUCE, x, y, 4, f, UNO_SUM, -1, UNO_ERR_ARG},
+        {"a negative root", UNO_GATHER, last, x, y, 4, f, UNO_SUM, -1, UNO_ERR_ARG},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        for (int coll = table[i].from; coll <= (int)table[i].to; coll++) {
+            uno_err err = call_wrong((uno_coll)coll, &table[i], comm);
+            CHECK(err == table[i].code, "%s with %s gave %s", names[coll], table[i].what, uno_err_name(err));
+            CHECK(strstr(uno_last_error(comm), names[coll]), "%s with %s: \"%s\" does not name it", names[coll], table[i].what,
+                  uno_last_error(comm));
+        }
+    x[0] = 1;
+    CHECK(uno_all_reduce(x, y, 1, UNO_FLOAT32, UNO_SUM, comm, NULL) == UNO_OK && y[0] == 2, "a refused call broke the communicator: %s",
+          uno_last_error(comm));
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
+}
+
 static void arguments_rank(int rank)
 {
     uno_comm *comm = join_as(rank, now_case->ranks, NULL);
@@ -386,6 +443,7 @@ const struct fault_case fault_cases_calls[] = {
     {"usage", 2, ANY, 20, usage_rank, NULL, NULL, QUIET, 0},
     {"orphan_requests", 2, ANY, 20, orphan_rank, NULL, NULL, QUIET, 0},
     {"arguments", 2, ANY, 20, arguments_rank, NULL, NULL, QUIET, 0},
+    {"arguments_everywhere", 2, ANY, 20, wrong_everywhere_rank, NULL, NULL, QUIET, 0},
     {"nothing_to_move", 3, ANY, 20, nothing_rank, NULL, NULL, QUIET, 0},
     {"one_rank", 1, ONCE, 20, one_rank, NULL, NULL, QUIET, 0},
     {"threads_one_comm", 2, ANY, 60, threads_rank, NULL, NULL, QUIET, 0},
