@@ -251,6 +251,28 @@ static void address_rank(int rank)
     }
 }
 
+static void no_such_rank(int rank)
+{
+    (void)rank;
+    uno_id id;
+    uno_comm *comm = NULL;
+    CHECK(uno_get_id(&id) == UNO_OK, "%s", uno_last_error(NULL));
+    struct { const char *what; uno_err got; } t[] = {
+        {"rank 2 of 2", uno_comm_init_rank(&comm, 2, &id, 2, NULL)}, {"rank -1 of 2", uno_comm_init_rank(&comm, 2, &id, -1, NULL)},
+        {"rank 0 of 0", uno_comm_init_rank(&comm, 0, &id, 0, NULL)}, {"no id", uno_comm_init_rank(&comm, 2, NULL, 0, NULL)},
+        {"nowhere to put it", uno_comm_init_rank(NULL, 1, &id, 0, NULL)}, {"-1 threads", uno_comm_init_all(&comm, -1, NULL)},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        CHECK(t[i].got == UNO_ERR_ARG && comm == NULL, "%s gave %s", t[i].what, uno_err_name(t[i].got));
+    setenv("UNISONO_RANK", "2", 1);
+    setenv("UNISONO_SIZE", "2", 1);
+    setenv("UNISONO_ADDR", "127.0.0.1:4711", 1);
+    setenv("UNISONO_AUTH", "none", 1);
+    uno_err err = uno_comm_init_env(&comm, NULL);
+    CHECK(err != UNO_OK && comm == NULL && strstr(uno_last_error(NULL), "outside 0 to 1"), "rank 2 of 2 from the environment: %s: %s",
+          uno_err_name(err), uno_last_error(NULL));
+}
+
 static void port_in_use_rank(int rank)
 {
     (void)rank;
@@ -344,6 +366,7 @@ const struct fault_case fault_cases_join[] = {
     {"join_other_setting", 3, ANY, 20, unlike_rank, other_setting_judge, NULL, 0, OTHER_SETTING},
     {"join_strangers", 3, ANY, 40, stranger_rank, NULL, stranger_during, 0, 0},
     {"join_address", 2, ONCE, 20, address_rank, NULL, NULL, 0, 0},
+    {"join_no_such_rank", 1, ONCE, 20, no_such_rank, NULL, NULL, 0, 0},
     {"join_port_in_use", 1, ONCE, 20, port_in_use_rank, NULL, NULL, 0, 0},
     {"join_no_interface", 1, ONCE, 20, no_interface_rank, NULL, NULL, 0, 0},
     {"join_ipv6_only", 1, ONCE, 40, ipv6_rank, NULL, NULL, 0, 0},
