@@ -167,14 +167,13 @@ struct verdict_offset {       /* of one rank's own clock against another one */
     uint64_t error_ns;        /* +- */
 };
 
+#define VERDICT_CHILDREN 8
 struct verdict_rank {
     int32_t rank;             /* of the job */
     uint8_t status;           /* enum verdict_status */
     uint8_t ended;            /* enum verdict_ended; DEAD and LEFT */
     int32_t ended_code;
     bool oom_kill;            /* memory.events of its cgroup counted an oom_kill about then */
-    bool ended_in_exception;  /* the binding saw an uncaught exception; its text is in ended_text */
-    char ended_text[VERDICT_TEXT_BYTES]; /* what else is known of the end; "" */
     int32_t host_index;       /* hosts of the job, from 0; -1 = not known */
     char host[64];            /* name; "" = not known */
     int32_t pid;              /* in its own pid namespace; 0 = not known */
@@ -184,6 +183,7 @@ struct verdict_rank {
     struct verdict_offset clock; /* against the host where the records of all ranks were gathered, for a judge there and then */
     uint64_t status_since_ns; /* own clock; SILENT, DEAD, LEFT, NEVER_JOINED */
     uint32_t children_left;   /* DEAD: processes it had forked that still hold what it had open */
+    int32_t children[VERDICT_CHILDREN]; /* the first of them; 0 = no more */
     uint64_t job;             /* job id, so that records of different jobs are not mixed; 0 = any */
     int32_t size;             /* ranks of the job */
     char program[64];         /* command name; "" */

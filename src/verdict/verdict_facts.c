@@ -103,7 +103,6 @@ static void merge_rank(struct verdict_rank *to, const struct verdict_rank *from)
 {
     merge_text(to->host, from->host, sizeof to->host);
     merge_text(to->program, from->program, sizeof to->program);
-    merge_text(to->ended_text, from->ended_text, sizeof to->ended_text);
     if (to->host_index < 0)
         to->host_index = from->host_index;
     if (to->pid == 0)
@@ -113,8 +112,10 @@ static void merge_rank(struct verdict_rank *to, const struct verdict_rank *from)
         to->ended_code = from->ended_code;
     }
     to->oom_kill = to->oom_kill || from->oom_kill;
-    to->ended_in_exception = to->ended_in_exception || from->ended_in_exception;
-    to->children_left = MAX(to->children_left, from->children_left);
+    if (from->children_left > to->children_left) {
+        to->children_left = from->children_left;
+        memcpy(to->children, from->children, sizeof to->children);
+    }
     merge_text(to->process.cgroup, from->process.cgroup, sizeof to->process.cgroup);
     if (from->process.run != VERDICT_RUN_UNKNOWN && (to->process.run == VERDICT_RUN_UNKNOWN || newer(from, to))) {
         struct verdict_process own = to->process;

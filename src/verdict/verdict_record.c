@@ -365,8 +365,6 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
     u8(c, &r->ended, VERDICT_ENDED_HOST, "a process ended in no way that exists");
     i32(c, &r->ended_code, INT32_MIN, INT32_MAX, "an exit status");
     flag(c, &r->oom_kill);
-    flag(c, &r->ended_in_exception);
-    TEXT(c, r->ended_text);
     i32(c, &r->host_index, -1, MOST_RANKS, "a host that cannot be");
     TEXT(c, r->host);
     i32(c, &r->pid, INT32_MIN, INT32_MAX, "a pid");
@@ -376,6 +374,8 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
     clock_fields(c, &r->clock);
     u64(c, &r->status_since_ns);
     u32(c, &r->children_left, UINT32_MAX, "a count");
+    for (int i = 0; i < VERDICT_CHILDREN; i++)
+        i32(c, &r->children[i], 0, INT32_MAX, "a pid");
     TEXT(c, r->program);
     process(c, &r->process);
     u32(c, &r->comms_left_out, UINT32_MAX, "a count");

@@ -350,12 +350,14 @@ void say_ended(struct out *o, const struct judge *j, const struct verdict_rank *
     }
     if (r->oom_kill)
         say(o, ", for the kernel was out of memory (oom_kill in memory.events%s%s)", r->process.cgroup[0] ? " of " : "", r->process.cgroup);
-    if (r->ended_in_exception)
-        say(o, ", after an uncaught exception");
-    if (r->ended_text[0])
-        say(o, "%s%s", r->ended_in_exception ? ": " : ", ", r->ended_text);
+    if (r->children_left == 0)
+        return;
     if (r->children_left == 1)
         say(o, "; a process that it had forked lives on and holds what it had open");
-    else if (r->children_left)
+    else
         say(o, "; %u processes that it had forked live on and hold what it had open", r->children_left);
+    for (int i = 0; i < VERDICT_CHILDREN && r->children[i]; i++)
+        say(o, i ? ", %d" : r->children_left == 1 ? " (pid %d" : " (pids %d", r->children[i]);
+    if (r->children[0])
+        say(o, r->children_left > VERDICT_CHILDREN ? ", ...)" : ")");
 }

@@ -5,6 +5,8 @@
  */
 #include "watch/watch_board.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,4 +237,44 @@ SEQLOCK_READER void board_position_read(const struct board_page *p, char *buf, s
     }
     buf[0] = 0;
     *since_ns = 0;
+}
+
+static bool holds(int32_t pid, const struct net_segment_ref *board)
+{
+    char path[64], link[64] = "";
+    uint64_t token[2] = {0};
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)board->fd);
+    if (readlink(path, link, sizeof link - 1) < 0 || strncmp(link, "/memfd:unisono-board", 20) != 0)
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd >= 0 ? pread(fd, token, sizeof token, (off_t)board->bytes) : -1;
+    if (fd >= 0)
+        close(fd);
+    return n == (ssize_t)sizeof token && memcmp(token, board->token, sizeof token) == 0;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t board_holders(const struct net_segment_ref *board, int32_t *pids, uint32_t most)
+{
+    int32_t *all = NULL;
+    size_t n = 0, cap = 0;
+    DIR *d = board->bytes ? opendir("/proc") : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int32_t pid = (int32_t)strtol(e->d_name, NULL, 10);
+        if (pid > 0 && pid != board->pid && holds(pid, board) && mem_grow(&all, &cap, n + 1, sizeof *all) == UNO_OK)
+            all[n++] = pid;
+    }
+    if (d)
+        closedir(d);
+    if (n)
+        qsort(all, n, sizeof *all, compare_pids);
+    for (uint32_t i = 0; i < most && i < n; i++)
+        pids[i] = all[i];
+    free(all);
+    return (uint32_t)n;
 }

@@ -74,6 +74,9 @@ struct watch_board {              /* the owner's handle */
 
 /* Is a mapped page what it should be? The reader checks once, and later trusts only sizes that it has checked. */
 bool board_page_check(const struct board_page *p, uint64_t bytes);
+/* Who else holds this board open: processes that its owner had forked, which inherit the descriptor under its number. Fills pids with
+ * the first of them, lowest first; returns how many there are. Reads all of /proc. */
+uint32_t board_holders(const struct net_segment_ref *board, int32_t *pids, uint32_t most);
 /* "libfoo.so+0x1234"; "0x7f..." when no module holds it. Returns buf. */
 char *board_site(const struct board_page *p, uint64_t address, char *buf, size_t buf_bytes);
 /* Ask the program where it is (uno_set_position_callback) and put it on the board. */

@@ -450,6 +450,8 @@ static void fill_end(const struct peer *p, struct verdict_rank *out)
     out->status = p->state == PEER_LEFT ? VERDICT_LEFT : VERDICT_DEAD;
     out->status_since_ns = rec->ended_ns;
     out->oom_kill = rec->oom_kill;
+    if (out->status == VERDICT_DEAD)
+        out->children_left = board_holders(&rec->board, out->children, VERDICT_CHILDREN);
     if (!rec->status_known)
         return;
     int sig = rec->status & 0x7f;

@@ -657,6 +657,34 @@ static void out_of_memory(void **state)
 
 /* ---- ends -------------------------------------------------------------------------------------------------------------------- */
 
+/* It had forked a process, which lives on. */
+static void killed_with_child(void **state)
+{
+    (void)state;
+    struct verdict_rank r;
+    order(1, FORKS);
+    assert_true(soon(is_one, &sh->done[1]));
+    kill(pids[1], SIGKILL);
+    waitpid(pids[1], NULL, 0);
+    pids[1] = 0;
+    records_ended(&w, &w.peers[1]);
+    w.peers[1].state = PEER_DEAD;
+    get(1, &r);
+    assert_int_equal(r.status, VERDICT_DEAD);
+    assert_int_equal(r.children_left, 1);
+    assert_int_equal(r.children[0], sh->child);
+    assert_int_equal(r.children[1], 0);
+    verdict_rank_free(&r);
+    kill(sh->child, SIGKILL);
+    uint32_t left = 1;
+    for (uint64_t until = clock_ns() + LIMIT_NS; left != 0;) {
+        assert_true(clock_ns() < until);
+        get(1, &r);
+        left = r.children_left;
+        verdict_rank_free(&r);
+    }
+}
+
 static void killed_rank(void **state)
 {
     (void)state;
@@ -1055,7 +1083,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(three_at_once), CASE(naps_go_on), CASE(stopped_rank), CASE(traced_rank), CASE(starved_rank), CASE(frozen_rank), CASE(frozen_rank_v1),
-        CASE(killed_rank),
+        CASE(killed_rank), CASE(killed_with_child),
         CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
         cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),
         cmocka_unit_test_setup_teardown(files_are_ours, setup_ledger_dir, teardown_ledger_dir),
