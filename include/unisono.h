@@ -314,8 +314,8 @@ UNO_API uno_err uno_mem_free(void *ptr);
 
 /* ---- streams and events -------------------------------------------------------------------------------------------- */
 
-/* A stream is a queue of operations, done in order. Operations of one communicator start in the order of issue,
- * whatever their streams. */
+/* A stream is a queue of operations, done in order; those of one group count as one, and do not wait for each other. Operations of
+ * one communicator start in the order of issue, whatever their streams. */
 UNO_API uno_err uno_stream_create(uno_stream **stream) UNO_MUST_CHECK;
 /* Wait until everything queued is done, and return the first error. UNO_OK on NULL. */
 UNO_API uno_err uno_stream_synchronize(uno_stream *stream) UNO_MUST_CHECK;

@@ -86,6 +86,7 @@ struct op {
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
     uint64_t deadline_ns;         /* sends and receives in stream order */
+    uint64_t group;               /* ops of one group have one number, 0 = none: on a stream they do not wait for each other */
     uint64_t order, issued_ns;    /* of calls that were queued or waited: order of issue in this process; 0 = not needed so far */
     struct op *next_in_comm, *next_in_group;
     char *text;                   /* the sentence of err, on the heap; NULL without one */
@@ -107,7 +108,7 @@ static inline void op_init(struct op *op, struct uno_comm *comm, struct request 
     op->err = UNO_OK;
     op->walks = op->heap = op->group_owns_p2p = op->group_waits = false;
     op->arrays = NULL;
-    op->deadline_ns = op->order = op->issued_ns = 0;
+    op->deadline_ns = op->group = op->order = op->issued_ns = 0;
     op->next_in_comm = op->next_in_group = NULL;
     op->text = NULL;
 }

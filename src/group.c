@@ -99,11 +99,14 @@ static uno_err run_joins(struct join_note *joins)
 /* Issue everything in order; keep the synchronous ones in a list to wait for. */
 static struct op *issue_all(struct op *first, uno_err *err)
 {
+    static _Atomic uint64_t groups; /* relaxed: numbers need only differ */
+    uint64_t number = atomic_fetch_add_explicit(&groups, 1, memory_order_relaxed) + 1;
     struct op *waiting = NULL, **last = &waiting;
     while (first) {
         struct op *op = first;
         first = op->next_in_group;
         op->next_in_group = NULL;
+        op->group = number;
         op->group_waits = op->stream == NULL;
         bool waits = op->group_waits;
         uno_err e = engine_queue(op);

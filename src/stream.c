@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c - ordered queues of operations, and events. An operation may start when it is the oldest unfinished item of its
- * stream; events recorded before it complete, and events waited for are complete. Streams hold no thread: whoever changes one
- * brings all of them as far as they go, so that a stream is never behind what has happened.
+ * stream.c - ordered queues of operations, and events. An operation may start when everything before it in its stream is finished
+ * or of the same group (a receive must not keep the send of its exchange from starting), and events waited for are complete.
+ * Streams hold no thread: whoever changes one brings all of them as far as they go, so that a stream is never behind what has
+ * happened.
  */
 #include "comm.h"
 
@@ -116,8 +117,10 @@ static void append(struct uno_stream *s, struct item *i)
 bool stream_ready(struct op *op)
 {
     pthread_mutex_lock(&lock);
-    const struct item *head = op->stream->head;
-    bool yes = head && head->kind == ITEM_OP && head->op == op;
+    const struct item *i = op->stream->head;
+    while (i && i->kind == ITEM_OP && i->op != op && op->group && i->op->group == op->group)
+        i = i->next;
+    bool yes = i && i->kind == ITEM_OP && i->op == op;
     pthread_mutex_unlock(&lock);
     return yes;
 }

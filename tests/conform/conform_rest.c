@@ -35,22 +35,30 @@ static void fill(int32_t *p, int from, int to, size_t n)
 }
 
 /* Everybody sends to the next and receives from the one before, in a group, in either order of calls. */
+static uno_err shift_in_group(uno_comm *c, int32_t *a, int32_t *b, size_t n, bool receive_first, uno_stream *stream)
+{
+    int size = uno_comm_size(c), me = uno_comm_rank(c), next = (me + 1) % size, last = (me + size - 1) % size;
+    fill(a, me, next, n);
+    memset(b, 0, n * 4);
+    TRY(uno_group_start());
+    if (receive_first)
+        TRY(uno_recv(b, n, UNO_INT32, last, c, stream));
+    TRY(uno_send(a, n, UNO_INT32, next, c, stream));
+    if (!receive_first)
+        TRY(uno_recv(b, n, UNO_INT32, last, c, stream));
+    TRY(uno_group_end());
+    TRY(uno_stream_synchronize(stream));
+    return check(b, last, me, n, stream ? "send and recv in a group on a stream" : "send and recv in a group");
+}
+
 static uno_err ring_in_groups(uno_comm *c, int32_t *a, int32_t *b)
 {
-    int n = uno_comm_size(c), me = uno_comm_rank(c), next = (me + 1) % n, last = (me + n - 1) % n;
-    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
-        fill(a, me, next, sizes[s]);
-        memset(b, 0, sizes[s] * 4);
-        TRY(uno_group_start());
-        if (s & 1)
-            TRY(uno_recv(b, sizes[s], UNO_INT32, last, c, NULL));
-        TRY(uno_send(a, sizes[s], UNO_INT32, next, c, NULL));
-        if (!(s & 1))
-            TRY(uno_recv(b, sizes[s], UNO_INT32, last, c, NULL));
-        TRY(uno_group_end());
-        TRY(check(b, last, me, sizes[s], "send and recv in a group"));
-    }
-    return UNO_OK;
+    uno_stream *stream;
+    TRY(uno_stream_create(&stream));
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
+        for (int way = 0; way < 4; way++)
+            TRY(shift_in_group(c, a, b, sizes[s], way & 1, way & 2 ? stream : NULL));
+    return uno_stream_destroy(stream);
 }
 
 /* Tags decide, not the order of sending; more messages than credits. */
