@@ -24,6 +24,9 @@ enum conform_set { CONFORM_FULL_TYPES, CONFORM_PAIRWISE, CONFORM_SIZES, CONFORM_
 
 /* The cases of a set for `ranks`; the same on every rank. *cases: caller frees. */
 uno_err conform_cases(enum conform_set set, int ranks, uint64_t seed, struct conform_case **cases, size_t *count);
+bool conform_legal(const struct conform_case *c);
+/* Is one of its buffers n times as long as a call's count? */
+bool conform_blocks(uno_coll coll);
 void conform_name(const struct conform_case *c, char *buf, size_t buf_bytes);
 /* Elements of rank q's block in the v forms; they differ by rank, some are 0. Sum over the first `upto` of n ranks. */
 size_t case_block(const struct conform_case *c, int q);
@@ -44,7 +47,18 @@ struct conform_buffer { unsigned char *base; size_t bytes; bool shared; };
 struct conform_room { bool keep; struct conform_values values; struct conform_buffer send[2], recv[2], want; };
 void conform_buffer_free(struct conform_buffer *b);
 void conform_room_free(struct conform_room *room);
-/* Run it on this rank: UNO_OK, the call's error, or UNO_ERR_INTERNAL with a sentence when the result is wrong. */
+/* One call on the way; the caller fills the first line. A room serves one call at a time. */
+struct conform_call {
+    uno_comm *comm; struct conform_room *room; const struct conform_case *c; uno_stream *stream; uint64_t seed;
+    uno_op op;
+    size_t in, out;
+    unsigned char *received;
+};
+/* Make the call. With a stream, or in a group, it may not be done when this returns. After an error nothing is left to be ended. */
+uno_err conform_issue(struct conform_call *k);
+/* It is done, or has failed with err: compare everything, and let go of it. Returns the first error. */
+uno_err conform_end(struct conform_call *k, uno_err err);
+/* Both on this rank: UNO_OK, the call's error, or UNO_ERR_INTERNAL with a sentence when the result is wrong. */
 uno_err conform_run(uno_comm *comm, struct conform_room *room, const struct conform_case *c, uint64_t seed);
 /* Point-to-point, groups, streams, splits, memory: not a product, so a list. Returns how many passed. */
 uno_err conform_rest(uno_comm *comm, uint64_t seed, int *passed);

@@ -19,13 +19,12 @@ static bool reduces(uno_coll c)
     return c == UNO_ALL_REDUCE || c == UNO_REDUCE || c == UNO_REDUCE_SCATTER || c == UNO_REDUCE_SCATTER_V;
 }
 
-/* Is one of its buffers n times as long as a call's count? */
-static bool blocks(uno_coll c)
+bool conform_blocks(uno_coll c)
 {
     return c == UNO_ALL_GATHER || c == UNO_REDUCE_SCATTER || c == UNO_ALL_TO_ALL || c == UNO_GATHER || c == UNO_SCATTER;
 }
 
-static bool legal(const struct conform_case *c)
+bool conform_legal(const struct conform_case *c)
 {
     if (c->in_place && (c->coll == UNO_ALL_TO_ALL || c->coll == UNO_ALL_TO_ALL_V))
         return false;
@@ -42,7 +41,7 @@ struct table { struct conform_case *cases; size_t count, cap; uno_err err; };
 
 static void add(struct table *t, struct conform_case c)
 {
-    if (t->err != UNO_OK || !legal(&c))
+    if (t->err != UNO_OK || !conform_legal(&c))
         return;
     t->err = mem_grow(&t->cases, &t->cap, t->count + 1, sizeof *t->cases);
     if (t->err == UNO_OK)
@@ -70,7 +69,7 @@ static void sizes(struct table *t, int ranks)
 {
     for (int coll = 0; coll < UNO_COLL_COUNT; coll++)
         for (size_t i = 0; i < ARRAY_LEN(boundary_bytes); i++) {
-            bool full_is_n_blocks = blocks((uno_coll)coll);
+            bool full_is_n_blocks = conform_blocks((uno_coll)coll);
             for (int v = 0; v < 4; v++) {
                 struct conform_case c = {(uno_coll)coll, UNO_FLOAT32, UNO_SUM, v & 1, v & 2, boundary_bytes[i] / 4, (int)(i % (size_t)ranks)};
                 /* n blocks of the largest sizes say nothing new beyond 3 ranks, and take most of the time */
@@ -127,7 +126,7 @@ static void pairwise(struct table *t, int ranks, uint64_t seed)
                                      few_counts[ci], (int)rng_below(&rng, (uint64_t)ranks)};
             int v[PARAMETERS];
             values_of(&c, ci, v);
-            int fresh = legal(&c) ? new_pairs(p, v, false) : 0;
+            int fresh = conform_legal(&c) ? new_pairs(p, v, false) : 0;
             if (fresh > best_new) {
                 best = c;
                 best_new = fresh;
@@ -149,7 +148,7 @@ static void pairwise(struct table *t, int ranks, uint64_t seed)
  * 256 KB; `sizes` goes further. Memory of uno_mem_alloc only from where it is lent on. */
 static void every_size(struct table *t, int ranks, struct conform_case c)
 {
-    size_t e = uno_type_bytes(c.type), most = blocks(c.coll) && ranks > 3 ? 262148 : 1048580;
+    size_t e = uno_type_bytes(c.type), most = conform_blocks(c.coll) && ranks > 3 ? 262148 : 1048580;
     for (size_t i = 0; i < ARRAY_LEN(boundary_bytes) && boundary_bytes[i] <= most; i++) {
         if (i > 0 && boundary_bytes[i] / e == c.count)
             continue;

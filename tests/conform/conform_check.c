@@ -80,29 +80,35 @@ static uno_err guard(const unsigned char *p, size_t bytes, const char *what)
     return UNO_OK;
 }
 
-static uno_err call(uno_comm *comm, const struct conform_case *c, const void *s, void *r, int op, const size_t *counts)
+static uno_err call(const struct conform_call *k, const void *s, void *r)
 {
+    const struct conform_case *c = k->c;
+    uno_comm *comm = k->comm;
     switch (c->coll) {
-    case UNO_ALL_REDUCE: return uno_all_reduce(s, r, c->count, c->type, (uno_op)op, comm, NULL);
-    case UNO_BROADCAST: return uno_broadcast(s, r, c->count, c->type, c->root, comm, NULL);
-    case UNO_REDUCE: return uno_reduce(s, r, c->count, c->type, (uno_op)op, c->root, comm, NULL);
-    case UNO_ALL_GATHER: return uno_all_gather(s, r, c->count, c->type, comm, NULL);
-    case UNO_REDUCE_SCATTER: return uno_reduce_scatter(s, r, c->count, c->type, (uno_op)op, comm, NULL);
-    case UNO_ALL_TO_ALL: return uno_all_to_all(s, r, c->count, c->type, comm, NULL);
-    case UNO_GATHER: return uno_gather(s, r, c->count, c->type, c->root, comm, NULL);
-    case UNO_SCATTER: return uno_scatter(s, r, c->count, c->type, c->root, comm, NULL);
-    case UNO_BARRIER: return uno_barrier(comm, NULL);
-    case UNO_ALL_GATHER_V: return uno_all_gather_v(s, r, counts, NULL, c->type, comm, NULL);
-    case UNO_REDUCE_SCATTER_V: return uno_reduce_scatter_v(s, r, counts, NULL, c->type, (uno_op)op, comm, NULL);
+    case UNO_ALL_REDUCE: return uno_all_reduce(s, r, c->count, c->type, k->op, comm, k->stream);
+    case UNO_BROADCAST: return uno_broadcast(s, r, c->count, c->type, c->root, comm, k->stream);
+    case UNO_REDUCE: return uno_reduce(s, r, c->count, c->type, k->op, c->root, comm, k->stream);
+    case UNO_ALL_GATHER: return uno_all_gather(s, r, c->count, c->type, comm, k->stream);
+    case UNO_REDUCE_SCATTER: return uno_reduce_scatter(s, r, c->count, c->type, k->op, comm, k->stream);
+    case UNO_ALL_TO_ALL: return uno_all_to_all(s, r, c->count, c->type, comm, k->stream);
+    case UNO_GATHER: return uno_gather(s, r, c->count, c->type, c->root, comm, k->stream);
+    case UNO_SCATTER: return uno_scatter(s, r, c->count, c->type, c->root, comm, k->stream);
+    case UNO_BARRIER: return uno_barrier(comm, k->stream);
     default: break;
     }
     int n = uno_comm_size(comm), me = uno_comm_rank(comm);
     size_t sc[64], rc[64];
+    for (int q = 0; q < n; q++)
+        sc[q] = case_block(c, q);
+    if (c->coll == UNO_ALL_GATHER_V)
+        return uno_all_gather_v(s, r, sc, NULL, c->type, comm, k->stream);
+    if (c->coll == UNO_REDUCE_SCATTER_V)
+        return uno_reduce_scatter_v(s, r, sc, NULL, c->type, k->op, comm, k->stream);
     for (int q = 0; q < n; q++) {
         sc[q] = case_block(c, me + 2 * q);
         rc[q] = case_block(c, q + 2 * me);
     }
-    return uno_all_to_all_v(s, sc, NULL, r, rc, NULL, c->type, comm, NULL);
+    return uno_all_to_all_v(s, sc, NULL, r, rc, NULL, c->type, comm, k->stream);
 }
 
 /* Elements sent and received by `me`, and where the in-place counterpart lies in the larger buffer. */
@@ -140,55 +146,78 @@ static bool sends(const struct conform_case *c, int me)
     return c->coll != UNO_BARRIER && (!root_only || me == c->root);
 }
 
-/* Call, and look at everything that it may and may not have touched. */
-static uno_err call_and_check(uno_comm *comm, struct conform_room *room, const struct conform_case *c, uint64_t seed, int op)
+static uno_err issue(struct conform_call *k)
 {
-    int n = uno_comm_size(comm), me = uno_comm_rank(comm);
-    size_t e = uno_type_bytes(c->type), in, out, place, counts[64];
-    sizes_of(c, n, me, &in, &out, &place);
-    for (int q = 0; q < n; q++)
-        counts[q] = case_block(c, q);
-    struct conform_buffer *send = &room->send[c->shared], *recv = &room->recv[c->shared], *want = &room->want;
-    TRY(get_memory(room, send, c->shared, in * e));
-    TRY(get_memory(room, recv, c->shared, out * e));
-    TRY(get_memory(room, want, false, MAX(in, out) * e));
-    unsigned char *s = send->base, *r = recv->base;
-    if (c->in_place && in >= out)
-        r = send->base + place * e;
+    const struct conform_case *c = k->c;
+    size_t e = uno_type_bytes(c->type), place;
+    int me = uno_comm_rank(k->comm);
+    sizes_of(c, uno_comm_size(k->comm), me, &k->in, &k->out, &place);
+    struct conform_buffer *send = &k->room->send[c->shared], *recv = &k->room->recv[c->shared];
+    TRY(get_memory(k->room, send, c->shared, k->in * e));
+    TRY(get_memory(k->room, recv, c->shared, k->out * e));
+    TRY(get_memory(k->room, &k->room->want, false, MAX(k->in, k->out) * e));
+    unsigned char *s = send->base;
+    k->received = recv->base;
+    if (c->in_place && k->in >= k->out)
+        k->received = send->base + place * e;
     else if (c->in_place)
         s = recv->base + place * e;
     if (sends(c, me))
-        values_put(&room->values, seed, me, 0, in, s);
-    TRY(call(comm, c, sends(c, me) || c->in_place ? s : NULL, receives(c, me) || c->in_place ? r : NULL, op, counts));
-    if (receives(c, me)) {
-        TRY(values_expected(&room->values, c, seed, n, me, want->base));
-        TRY(compare(c, r, want->base, out * e, me));
+        values_put(&k->room->values, k->seed, me, 0, k->in, s);
+    return call(k, sends(c, me) || c->in_place ? s : NULL, receives(c, me) || c->in_place ? k->received : NULL);
+}
+
+uno_err conform_issue(struct conform_call *k)
+{
+    TRY(values_for(&k->room->values, k->c));
+    k->op = (uno_op)k->c->op;
+    if (k->c->op == UNO_OP_DYNAMIC) {
+        unsigned char scalar[16];
+        values_scalar(k->c, uno_comm_rank(k->comm), scalar);
+        TRY(uno_op_create_premulsum(&k->op, scalar, k->c->type, k->comm));
     }
-    TRY(guard(send->base, in * e, "send"));
-    TRY(guard(recv->base, out * e, "recv"));
+    uno_err err = issue(k);
+    return err == UNO_OK ? err : conform_end(k, err);
+}
+
+/* Look at everything that it may and may not have touched. */
+static uno_err look(struct conform_call *k)
+{
+    const struct conform_case *c = k->c;
+    const unsigned char *send = k->room->send[c->shared].base, *recv = k->room->recv[c->shared].base;
+    unsigned char *want = k->room->want.base;
+    int n = uno_comm_size(k->comm), me = uno_comm_rank(k->comm);
+    size_t e = uno_type_bytes(c->type);
+    if (receives(c, me)) {
+        TRY(values_expected(&k->room->values, c, k->seed, n, me, want));
+        TRY(compare(c, k->received, want, k->out * e, me));
+    }
+    TRY(guard(send, k->in * e, "send"));
+    TRY(guard(recv, k->out * e, "recv"));
     if (!c->in_place && sends(c, me)) { /* out of place leaves the input alone */
-        values_put(&room->values, seed, me, 0, in, want->base);
-        TRY(compare(c, send->base, want->base, in * e, me));
+        values_put(&k->room->values, k->seed, me, 0, k->in, want);
+        TRY(compare(c, send, want, k->in * e, me));
     }
     return UNO_OK;
 }
 
-uno_err conform_run(uno_comm *comm, struct conform_room *room, const struct conform_case *c, uint64_t seed)
+uno_err conform_end(struct conform_call *k, uno_err err)
 {
-    uno_op op = (uno_op)c->op;
-    TRY(values_for(&room->values, c));
-    if (c->op == UNO_OP_DYNAMIC) {
-        unsigned char scalar[16];
-        values_scalar(c, uno_comm_rank(comm), scalar);
-        TRY(uno_op_create_premulsum(&op, scalar, c->type, comm));
-    }
-    uno_err err = call_and_check(comm, room, c, seed, (int)op);
-    if (c->op == UNO_OP_DYNAMIC) {
+    if (err == UNO_OK)
+        err = look(k);
+    if (k->c->op == UNO_OP_DYNAMIC) {
         char text[ERR_TEXT_BYTES];
         snprintf(text, sizeof text, "%s", err_text());
-        (void)uno_op_destroy(op, comm);
+        (void)uno_op_destroy(k->op, k->comm);
         if (err != UNO_OK)
             (void)err_set(err, "%s", text);
     }
     return err;
+}
+
+uno_err conform_run(uno_comm *comm, struct conform_room *room, const struct conform_case *c, uint64_t seed)
+{
+    struct conform_call k = {.comm = comm, .room = room, .c = c, .seed = seed};
+    TRY(conform_issue(&k));
+    return conform_end(&k, UNO_OK);
 }
