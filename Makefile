@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The common verbs, for hands that type make. Meson builds; see scripts/.
-.PHONY: all demo check bench install conform-all faults
+.PHONY: all demo check bench install conform-all faults soak
 all:
 	@scripts/build
 demo:
@@ -15,3 +15,6 @@ conform-all:
 	@scripts/conform-all
 faults: all
 	@python3 tests/campaign/campaign.py $(FAULTS) build/cli/unisono build/tests/campaign/campaign_worker
+# Goes on where build/soak.log was left, until TIME has been collected; remove that file to begin anew.
+soak: all
+	@python3 tests/soak/soak.py --time $(or $(TIME),1h) --log build/soak.log $(SOAK) build/tests/soak/soak
