@@ -8,6 +8,7 @@
 #include "soak.h"
 
 #include <getopt.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,8 @@ int main(int argc, char **argv)
     }
     if (opt.carrier < 0)
         return usage("no carrier of that name");
+    mallopt(M_ARENA_MAX, 1); /* of others it gives nothing back to the kernel, and then memory would say nothing */
+    mallopt(M_MMAP_THRESHOLD, 65536);
     struct outcome all = {.ok = true};
     uint64_t begin_ns = clock_ns();
     all.ok = (opt.carrier == THREADS ? run_threads(&all) : run_processes(&all)) && all.ok;

@@ -9,7 +9,7 @@
 #ifndef SOAK_H
 #define SOAK_H
 
-#include "../conform/conform.h"
+#include "conform/conform.h"
 
 #define SOAK_RANKS 8
 #define SOAK_PLACES 6  /* communicators at a time; the first is the whole job's and stays */

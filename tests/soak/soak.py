@@ -184,7 +184,7 @@ def main():
     p.add_argument("--log", metavar="FILE", help="add to it and go on from it")
     p.add_argument("--carrier", choices=CARRIERS, help="default: one after the other")
     p.add_argument("--grow-kb", type=int, default=16384, help="what a rank may grow by in the second half (default %(default)s)")
-    p.add_argument("--keep-kb", type=int, default=16384, help="what a rank may keep after its last communicator (default %(default)s)")
+    p.add_argument("--keep-kb", type=int, default=8192, help="what a rank may keep after its last communicator (default %(default)s)")
     options = p.parse_args()
     options.soak = os.path.abspath(options.soak)
     for number in (signal.SIGTERM, signal.SIGHUP):
