@@ -8,7 +8,7 @@ demo:
 check:
 	@scripts/check
 bench: all
-	@meson test -C build --no-rebuild --benchmark --suite bench --verbose
+	@python3 bench/bench.py $(BENCH)
 install: all
 	@meson install -C build
 conform-all:

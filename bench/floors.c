@@ -288,7 +288,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "floors: needs two processors\n");
         return 2;
     }
-    size_t most = (size_t)64 << 20; /* the copies and sums need that much */
+    size_t most = o.facts ? (size_t)64 << 20 : 0; /* the copies and sums need that much */
     for (int i = 0; i < o.size_count; i++)
         most = o.sizes[i] > most ? o.sizes[i] : most;
     w.s = map_shared(sizeof *w.s);
