@@ -119,6 +119,7 @@ uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes);
 bool fault_hit(const char *name);
 long fault_value(const char *name);                 /* n of "name:n" for points that are values, 0 when not armed */
 void fault_arm(const char *name, long nth);         /* nth call from now fails; <= 0 disarms */
+void fault_arm_here(const char *name, long nth);    /* nth call of this thread alone, whatever others do meanwhile */
 
 /* ---- text (base/text.c) ------------------------------------------------------------------------------ */
 /* A growing string. After a failed allocation `failed` is set and further calls do nothing. */

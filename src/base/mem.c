@@ -6,24 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One armed point at a time is enough for tests. count > 0: calls left until the failing one. */
+/* One armed point at a time is enough for tests. left > 0: calls left until the failing one. */
+enum { NOBODY, EVERYBODY, ONE_THREAD };
 static struct {
     char name[32];
     _Atomic long left;
     _Atomic int armed;
 } fault;
+static _Thread_local bool mine; /* ONE_THREAD: this one */
+
+static void arm(const char *name, long nth, int whom)
+{
+    atomic_store(&fault.armed, NOBODY);
+    snprintf(fault.name, sizeof fault.name, "%s", name ? name : "");
+    atomic_store(&fault.left, nth);
+    mine = nth > 0 && whom == ONE_THREAD;
+    atomic_store(&fault.armed, nth > 0 ? whom : NOBODY);
+}
 
 void fault_arm(const char *name, long nth)
 {
-    atomic_store(&fault.armed, 0);
-    snprintf(fault.name, sizeof fault.name, "%s", name ? name : "");
-    atomic_store(&fault.left, nth);
-    atomic_store(&fault.armed, nth > 0);
+    arm(name, nth, EVERYBODY);
+}
+
+void fault_arm_here(const char *name, long nth)
+{
+    arm(name, nth, ONE_THREAD);
 }
 
 bool fault_hit(const char *name)
 {
-    if (__builtin_expect(!atomic_load_explicit(&fault.armed, memory_order_relaxed), 1))
+    int armed = atomic_load_explicit(&fault.armed, memory_order_relaxed);
+    if (__builtin_expect(armed == NOBODY, 1) || (armed == ONE_THREAD && !mine))
         return false;
     return strcmp(fault.name, name) == 0 && atomic_fetch_sub(&fault.left, 1) == 1;
 }
