@@ -82,6 +82,25 @@ static int count(const uno_job *job, bool (*so)(const uno_job_rank *r))
     return n;
 }
 
+/* A process with several ranks counts once. */
+static void print_refused(const uno_job *job)
+{
+    unsigned long long n = 0;
+    int at = -1;
+    for (int r = 0; r < job->size; r++) {
+        const uno_job_rank *k = &job->ranks[r];
+        bool seen = false;
+        for (int q = 0; q < r && !seen; q++)
+            seen = job->ranks[q].pid == k->pid && job->ranks[q].host_index == k->host_index;
+        n += seen ? 0 : k->refused;
+        if (k->refused && (at < 0 || k->refused > job->ranks[at].refused))
+            at = r;
+    }
+    if (n)
+        printf("Refused connections of strangers: %llu so far, most of them by rank %d (%llu). What to do: see who else reaches these ports, and "
+               "shut them out with a firewall\n", n, at, (unsigned long long)job->ranks[at].refused);
+}
+
 static void print_people(const struct job_found *found, const uno_verdict *v, const char *said)
 {
     const uno_job *job = found->job;
@@ -97,6 +116,7 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
     fputs(v->text, stdout);
     if (strcmp(v->kind, "stopped") != 0)
         print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
+    print_refused(job);
     print_list("Did not answer", job, job_silent, " (their hosts were asked)");
     print_list(found->live ? "Not asked" : "Not in the records", job, job_unheard,
                found->live ? " (on other hosts, or ended before)" : " (their hosts' files are not here)");

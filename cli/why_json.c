@@ -77,7 +77,7 @@ static void print_rank(const uno_job_rank *r)
     text("syscall", r->syscall);
     text("position", r->position);
     text("stack", r->stack);
-    printf(", \"cpu_permille\": %u, \"communicators\": [", r->cpu_permille);
+    printf(", \"cpu_permille\": %u, \"refused_connections\": %llu, \"communicators\": [", r->cpu_permille, (unsigned long long)r->refused);
     for (size_t i = 0; i < r->ncomms; i++) {
         printf("%s", i ? "," : "");
         print_comm(r, &r->comms[i]);

@@ -121,6 +121,7 @@ typedef struct uno_job_rank {
     const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
     uint32_t cpu_permille;         /* of one processor, during the look */
     uint64_t taken_ns, taken_real_ns; /* when this was seen, on both clocks */
+    uint64_t refused;              /* connections to its process that were refused: strangers, wrong secrets */
     size_t ncomms;
     const uno_job_comm *comms;
 } uno_job_rank;

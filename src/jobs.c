@@ -196,7 +196,7 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
                          .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
                          .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,
                          .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .taken_ns = r->taken_ns,
-                         .taken_real_ns = r->taken_real_ns, .ncomms = r->ncomms, .comms = at->comm};
+                         .taken_real_ns = r->taken_real_ns, .refused = r->refused, .ncomms = r->ncomms, .comms = at->comm};
     for (uint32_t i = 0; i < r->ncomms; i++)
         show_comm(at, &r->comms[i]);
 }

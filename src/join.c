@@ -276,7 +276,7 @@ static uno_err make_job(uno_comm *c, const uno_id *id)
     }
     job_add(job);
     job_attach(job, c);
-    struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .on_control = job_on_control, .on_down = job_on_down,
+    struct net_proc_options opt = {.cfg = &c->cfg, .self = c->rank, .ranks = c->size, .on_control = job_on_control, .on_down = job_on_down,
                                    .arg = job};
     boot_id_key(id, &opt.key, &opt.job);
     job->id = opt.job;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
+#include <stdatomic.h>
 #include <string.h>
 
 _Static_assert(sizeof(struct auth_hello) == 64, "HELLO is 64 bytes on the wire");
@@ -21,6 +22,18 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "HELLO is sent as it l
 
 /* The steps of both sides in order. */
 enum { BEGIN = 0, I_SEND_HELLO, I_READ_ANSWER, I_SEND_PROOF, A_READ_HELLO, A_SEND_ANSWER, A_READ_PROOF, DONE };
+
+static _Atomic uint64_t refused; /* relaxed: a number for people */
+
+void auth_count_refused(void)
+{
+    atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed);
+}
+
+uint64_t auth_refused(void)
+{
+    return atomic_load_explicit(&refused, memory_order_relaxed);
+}
 
 static uno_err ready(void)
 {

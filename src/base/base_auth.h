@@ -53,6 +53,10 @@ struct auth_session {
 };
 void auth_start(struct auth_session *s, const struct auth_key *key, bool initiator);
 uno_err auth_step(struct auth_session *s, int fd);
+/* Connections to this process that were refused: no handshake, a wrong one, or a stranger to the job who knows the secret. Counted by who
+ * accepts them. Any thread. */
+void auth_count_refused(void);
+uint64_t auth_refused(void);
 /* Blocking form, for boot: until done or deadline. */
 uno_err auth_run(struct auth_session *s, int fd, uint64_t deadline_ns);
 

@@ -56,6 +56,18 @@ void conn_kill(struct server *s, struct conn *c)
     conn_close(s, c);
 }
 
+/* Somebody who has not proved that he belongs here. Said once a second at most: a flood must not fill a log. */
+static void conn_refuse(struct server *s, struct conn *c, const char *why)
+{
+    auth_count_refused();
+    uint64_t now = clock_ns();
+    if (now - s->said_ns >= BOOT_SAY_NS) {
+        s->said_ns = now;
+        LOG(LOG_INFO, LOG_BOOT, "while joining: %s (%llu connections refused by this process so far)", why, (unsigned long long)auth_refused());
+    }
+    conn_kill(s, c);
+}
+
 /* What was sent is what the kernel has taken. */
 static void sent(struct server *s, struct conn *c)
 {
@@ -169,8 +181,7 @@ static void conn_shake(struct server *s, struct conn *c)
         return;
     }
     if (err != UNO_OK) {
-        LOG(LOG_INFO, LOG_BOOT, "while joining: %s", err_text());
-        conn_kill(s, c);
+        conn_refuse(s, c, err_text());
         return;
     }
     conn_poll(s, c, false);
@@ -234,7 +245,7 @@ static bool make_room(struct server *s)
             oldest = c;
     if (!oldest || clock_ns() - oldest->born_ns < CROWDED_NS)
         return false;
-    conn_kill(s, oldest);
+    conn_refuse(s, oldest, "too many connections without a handshake");
     return true;
 }
 
@@ -284,7 +295,9 @@ static uint64_t sweep(struct server *s)
 {
     uint64_t now = clock_ns(), next = s->end_ns;
     for (struct conn *c = s->conns; c; c = c->next)
-        if ((conn_half_open(c) || c->state == CLOSING) && now >= c->deadline_ns)
+        if (conn_half_open(c) && now >= c->deadline_ns)
+            conn_refuse(s, c, "a connection did not finish the handshake in time");
+        else if (c->state == CLOSING && now >= c->deadline_ns)
             conn_kill(s, c);
     job_tell_own(s, now);
     if (s->tell_own_ns)

@@ -8,6 +8,7 @@
 
 #include "boot_internal.h"
 
+#define BOOT_SAY_NS 1000000000ull    /* between two words about strangers */
 #define BOOT_LINGER_NS 1000000000ull /* a connection that got its error may read it this long */
 
 /* What goes out next on a connection. */
@@ -43,6 +44,7 @@ struct server {
     struct boot_id id;
     char *unlink_path;
     uint64_t end_ns, accept_again_ns;   /* the latter: 0 = accepting */
+    uint64_t said_ns;                   /* when last something was said about a stranger */
     uint64_t tell_own_ns;               /* not later than then the own process learns that the job has failed; 0 = nothing to tell */
     bool crowded;                       /* not accepting because of half-open connections */
     struct conn *conns;

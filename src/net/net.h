@@ -414,6 +414,7 @@ struct net_proc_options {
     struct auth_key key;
     uint64_t job;
     int self;                    /* this process's index (its lowest rank) */
+    int ranks;                   /* of the job: indexes are below; 0 = not known */
     /* Called on the service thread. on_control: a control frame came from process `from`. on_down: the link to `from` is gone on
      * all paths; clean = it had said goodbye; fin = ended with FIN on all paths, without goodbye. */
     void (*on_control)(void *arg, int from, const void *data, size_t bytes);

@@ -19,6 +19,8 @@
 #define REFUSED_NS 1000000000ull        /* never connected, and refused: peers listen before they join, so it has ended */
 #define FIRST_GIVE_UP_NS 10000000000ull /* never connected */
 #define RESERVE_RATIO 8
+#define CROWDED_NS 100000000ull         /* so long a half-open connection keeps its place when there are too many */
+#define SAY_NS 1000000000ull            /* between two words about strangers */
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------------- */
 
@@ -355,13 +357,23 @@ static bool link_tick(struct net_link *l, uint64_t now)
 
 /* ---- handshakes ------------------------------------------------------------------------------------------------------------ */
 
+/* Counted, and said once a second at most: a flood must not fill a log. */
+static void stranger(struct net_proc *p, const char *text)
+{
+    uint64_t n = atomic_fetch_add_explicit(&p->counts.refused, 1, memory_order_relaxed) + 1, now = clock_ns();
+    auth_count_refused();
+    if (now - p->said_ns < SAY_NS)
+        return;
+    p->said_ns = now;
+    LOG(LOG_INFO, LOG_NET, "refused a connection: %s (%llu so far)", text, (unsigned long long)n);
+}
+
 static void half_failed(struct net_proc *p, struct tcp_half *h, enum tcp_why why, const char *text)
 {
     if (h->link) {
         lane_failed(h->link, h->lane, why, text);
     } else {
-        atomic_fetch_add_explicit(&p->counts.refused, 1, memory_order_relaxed);
-        LOG(LOG_INFO, LOG_NET, "refused a connection: %s", text);
+        stranger(p, text);
     }
     half_end(p, h, false);
 }
@@ -371,7 +383,8 @@ static void welcome(struct net_proc *p, struct tcp_half *h)
 {
     const struct auth_hello *hello = &h->auth.hello;
     struct net_link *l = NULL;
-    if (hello->job != p->opt.job || hello->to != p->opt.self || hello->from < 0 || hello->from == p->opt.self ||
+    bool nobody = hello->from < 0 || hello->from == p->opt.self || (p->opt.ranks && hello->from >= p->opt.ranks);
+    if (hello->job != p->opt.job || hello->to != p->opt.self || nobody ||
         (hello->role != AUTH_DATA && hello->role != AUTH_CONTROL)) {
         half_failed(p, h, TCP_WHY_AUTH, "a peer asked for another job or process");
         return;
@@ -422,10 +435,29 @@ static void watch_listener(struct net_proc *p, bool on)
     proc_tick(p);
 }
 
+/* Room for one more half-open connection? If not, the oldest goes, once it has had its chance: who floods us must keep out neither
+ * those who come now nor those who are in the middle of their handshake. */
+static bool make_room(struct net_proc *p)
+{
+    if (p->naccepted < TCP_HALF_OPEN)
+        return true;
+    struct tcp_half *h = p->halves;
+    while (h->link)
+        h = h->next;
+    if (h->deadline_ns - TCP_HALF_OPEN_NS + CROWDED_NS > clock_ns())
+        return false;
+    half_failed(p, h, TCP_WHY_SILENT, "too many connections without a handshake");
+    return true;
+}
+
 static bool accept_some(struct net_proc *p)
 {
     bool any = false;
     for (int i = 0; i < TCP_HALF_OPEN; i++) {
+        if (!make_room(p)) {
+            watch_listener(p, false); /* until the next tick */
+            break;
+        }
         int fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -433,14 +465,8 @@ static bool accept_some(struct net_proc *p)
             break;
         }
         any = true;
-        if (p->naccepted >= TCP_HALF_OPEN) { /* the oldest has had its chance; a flood must not keep peers out */
-            struct tcp_half *h = p->halves;
-            while (h->link)
-                h = h->next;
-            half_failed(p, h, TCP_WHY_SILENT, "too many connections without a handshake");
-        }
         if (sock_tune(fd) != UNO_OK || !half_new(p, fd, NULL, -1)) {
-            atomic_fetch_add_explicit(&p->counts.refused, 1, memory_order_relaxed);
+            stranger(p, err_text());
             close(fd);
         }
     }

@@ -285,8 +285,9 @@ struct net_proc {
     struct net_link *dirty;
     unsigned round;
     uint64_t tick_at_ns, health_ns;
+    uint64_t said_ns;                    /* when last something was said about a stranger */
     int tick_ms;                         /* the timer's period; 0 = off */
-    bool deaf;                           /* no descriptors left to accept with */
+    bool deaf;                           /* not accepting for a moment: no descriptors left, or too many are half open */
     int narmed;                          /* paths that epoll watches for room */
     char *sink;                          /* where dropped payload goes */
     /* events */

@@ -18,10 +18,23 @@
 
 /* ---- links from outside --------------------------------------------------------------------------------------------------------- */
 
+/* Addresses come from the peer: the kernel is told their lengths, and reads so many bytes. */
+static bool book_is_sane(const struct sock_address_book *b)
+{
+    bool sane = b->count <= SOCK_MAX_ADDRS;
+    for (int i = 0; sane && i < b->count; i++) {
+        const struct sock_addr *a = &b->addr[i];
+        sane = (a->u.sa.sa_family == AF_INET && a->len == sizeof a->u.in) || (a->u.sa.sa_family == AF_INET6 && a->len == sizeof a->u.in6);
+    }
+    return sane;
+}
+
 uno_err net_link_get(struct net_proc *p, int process, const struct sock_address_book *book, struct net_link **link)
 {
-    if (process < 0 || process == p->opt.self || (book && book->count > SOCK_MAX_ADDRS))
+    if (process < 0 || process == p->opt.self)
         return err_set(UNO_ERR_ARG, "process %d has no link to process %d", p->opt.self, process);
+    if (book && !book_is_sane(book))
+        return err_set(UNO_ERR_PARSE, "process %d says that it is at addresses which are none", process);
     struct net_link *l = link_find(p, process, true);
     if (!l)
         return UNO_ERR_MEMORY;

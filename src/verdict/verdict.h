@@ -179,6 +179,7 @@ struct verdict_rank {
     int32_t pid;              /* in its own pid namespace; 0 = not known */
     int32_t reporter;         /* rank that filled this; -1 = the launcher or a tool */
     uint64_t taken_ns;        /* own clock: when the facts were taken */
+    uint64_t refused;         /* connections that its process has refused: strangers, not a fault of the job */
     uint64_t taken_real_ns;   /* CLOCK_REALTIME at the same moment: aligns files of several hosts */
     struct verdict_offset clock; /* against the host where the records of all ranks were gathered, for a judge there and then */
     uint64_t status_since_ns; /* own clock; SILENT, DEAD, LEFT, NEVER_JOINED */
@@ -198,7 +199,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 2
+#define VERDICT_RECORD_VERSION 3
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

@@ -126,6 +126,7 @@ static void merge_rank(struct verdict_rank *to, const struct verdict_rank *from)
     }
     if (to->taken_ns == 0)
         to->taken_ns = from->taken_ns;
+    to->refused = MAX(to->refused, from->refused);
     if (!to->clock.known)
         to->clock = from->clock;
     if (to->taken_real_ns == 0)

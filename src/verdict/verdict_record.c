@@ -371,6 +371,7 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
     i32(c, &r->reporter, -1, MOST_RANKS, "a rank that cannot be");
     u64(c, &r->taken_ns);
     u64(c, &r->taken_real_ns);
+    u64(c, &r->refused);
     clock_fields(c, &r->clock);
     u64(c, &r->status_since_ns);
     u32(c, &r->children_left, UINT32_MAX, "a count");

@@ -13,6 +13,8 @@
  */
 #include "watch/watch_inner.h"
 
+#include "base/base_auth.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +121,7 @@ static void look_at_boards(struct watch *w, uint64_t now)
     if (!w->boards_open)
         records_open(w);
     atomic_fetch_add_explicit(&w->page->beat, 1, memory_order_relaxed);
+    atomic_store_explicit(&w->page->refused, auth_refused(), memory_order_relaxed);
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         const struct steward_page *page = page_of(w, p);

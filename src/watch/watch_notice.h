@@ -29,6 +29,7 @@ struct steward_page {
     _Atomic uint32_t generation; /* of the owner's time as hub; 0 = it never took over */
     _Atomic uint32_t stalled;    /* while somebody in the process waits without progress; any thread of it */
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
+    _Atomic uint64_t refused;    /* connections that the process has refused so far */
     _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
     /* A tool of this host wants the facts of all ranks: it counts questions up (release) on all boards of the job; the hub answers. */

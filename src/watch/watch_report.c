@@ -547,6 +547,7 @@ uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_r
     if (rec->page) {
         out->job = rec->page->job;
         snprintf(out->program, sizeof out->program, "%.63s", rec->page->program);
+        out->refused = atomic_load_explicit(&rec->page->steward.refused, memory_order_relaxed);
     }
     if (p->state == PEER_ALIVE && p->ended_ns == 0) {
         records_refresh(rec);

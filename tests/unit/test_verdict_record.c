@@ -35,6 +35,7 @@ static void busy(struct scene *s)
     r->ended_code = 9;
     r->oom_kill = true;
     r->taken_real_ns = 123;
+    r->refused = 9;
     r->children_left = 4;
     r->children[3] = 99;
     snprintf(r->process.stack, sizeof r->process.stack, "read+0x1 (libc)\nstep+0x2c (program)");
@@ -78,7 +79,7 @@ static void test_round_trip(void **state)
     assert_int_equal(told, bytes);
     assert_int_equal(verdict_decode(buf, bytes, &b), UNO_OK);
     assert_true(b.rank == 3 && b.status == VERDICT_DEAD && b.ended == VERDICT_ENDED_SIGNAL && b.ended_code == 9 && b.oom_kill);
-    assert_true(b.job == 77 && b.size == 8 && b.children_left == 4 && b.children[3] == 99 && b.taken_real_ns == 123 && b.pid == 803);
+    assert_true(b.job == 77 && b.size == 8 && b.children_left == 4 && b.children[3] == 99 && b.taken_real_ns == 123 && b.refused == 9 && b.pid == 803);
     assert_string_equal(b.process.stack, a->process.stack);
     assert_int_equal(b.ncomms, 2);
     for (int i = 0; i < 2; i++)
