@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The common verbs, for hands that type make. Meson builds; see scripts/.
-.PHONY: all demo check bench install conform-all faults soak
+.PHONY: all demo check bench install conform-all faults soak strangers
 all:
 	@scripts/build
 demo:
@@ -18,3 +18,5 @@ faults: all
 # Goes on where build/soak.log was left, until TIME has been collected; remove that file to begin anew.
 soak: all
 	@python3 tests/soak/soak.py --time $(or $(TIME),1h) --log build/soak.log $(SOAK) build/tests/soak/soak
+strangers: all
+	@build/tests/strangers/strangers --seconds $(or $(TIME),3m)
