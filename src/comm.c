@@ -474,7 +474,7 @@ uno_err uno_comm_finalize(uno_comm *comm)
         return comm_leave(comm, err_set(UNO_ERR_USAGE, "uno_comm_finalize: the open group holds calls of this communicator"));
     uno_err err = engine_drain(comm);
     atomic_store(&comm->finalized, 1);
-    atomic_store_explicit(&comm->region->goodbye, 1, memory_order_release); /* pairs with the acquire in said_goodbye */
+    atomic_store_explicit(&comm->region->goodbye, NET_GOODBYE_FINALIZED, memory_order_release); /* pairs with the acquire in said_goodbye */
     return comm_leave(comm, err);
 }
 

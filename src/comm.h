@@ -255,7 +255,7 @@ uno_err comm_cause(uno_comm *comm);
 uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
-/* One sentence from two events of one number with different signatures: own and that of rank `peer`. */
+/* fail_calls.c. One sentence from two events of one number with different signatures: own and that of rank `peer`. */
 uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs);
 
 /* ---- fail_ask.c: mismatches between hosts ------------------------------------------------------------------------------- */

@@ -31,10 +31,26 @@ static void in_child(void)
     jobs = NULL;
 }
 
+static int exit_status = -1; /* this process exits with it; -1 = not known */
+
+#ifdef __GLIBC__
+/* Registered after at_exit, and so called before it. The library is never unloaded (-z nodelete): this may be called at any exit. */
+static void note_exit(int status, void *arg)
+{
+    (void)arg;
+    exit_status = status & 0xff;
+}
+#endif
+
 static void say_goodbye(struct job *j)
 {
     for (uno_comm *c = j->comms; c; c = c->next_in_job)
-        atomic_store_explicit(&c->region->goodbye, 1, memory_order_release); /* pairs with the acquire in left_in_order */
+        if (atomic_load_explicit(&c->region->goodbye, memory_order_relaxed) == 0) /* release: pairs with the acquire in said_goodbye */
+            atomic_store_explicit(&c->region->goodbye,
+                                  exit_status < 0 ? NET_GOODBYE_FINALIZED : NET_GOODBYE_EXIT | (uint32_t)(exit_status & 0xff),
+                                  memory_order_release);
+    if (j->net && exit_status >= 0)
+        net_proc_exits(j->net, exit_status & 0xff);
     if (j->shrinks)
         shrinks_goodbye(j->shrinks);
     if (j->watch)
@@ -77,6 +93,9 @@ void job_add(struct job *job)
         registered = true;
         pthread_atfork(NULL, NULL, in_child);
         atexit(at_exit);
+#ifdef __GLIBC__
+        on_exit(note_exit, NULL);
+#endif
     }
     job->next = jobs;
     jobs = job;

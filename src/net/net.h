@@ -277,6 +277,10 @@ struct net_place {               /* where an end's slots are now; writer's, one 
     uint64_t room;
 };
 
+/* Values of a region's goodbye: finalized or destroyed, or its process exits without that; then the exit status is in the low byte. */
+#define NET_GOODBYE_FINALIZED 1u
+#define NET_GOODBYE_EXIT 0x100u
+
 #define NET_MAX_SEGMENTS 4096
 struct net_region {
     uint64_t magic;              /* NET_REGION_MAGIC */
@@ -287,7 +291,7 @@ struct net_region {
     /* Read by whoever wants to wake this rank; a writer makes a system call only when sleeping != 0. */
     _Alignas(CACHE_LINE) _Atomic uint32_t bell;  /* futex word */
     _Atomic uint32_t sleeping;
-    _Atomic uint32_t goodbye;    /* this rank left in order; release store, read by whoever sees its process end */
+    _Atomic uint32_t goodbye;    /* not 0: this rank left in order (NET_GOODBYE_...); release store, read by whoever sees its process end */
     /* First cause of an abort. Written by any rank of the host: code by compare-and-swap from 0, then text, then ready. */
     _Alignas(CACHE_LINE) _Atomic uint32_t abort_code;
     _Atomic uint32_t abort_ready;
@@ -452,6 +456,8 @@ int net_proc_fd(struct net_proc *proc);
 void net_enter(struct net_proc *proc);  /* a caller begins to poll by itself */
 void net_leave(struct net_proc *proc);
 bool net_idle(struct net_proc *proc);   /* nothing unsent or unacknowledged */
+/* The process is about to exit with this status: goodbyes will say so. */
+void net_proc_exits(struct net_proc *proc, int status);
 /* Say goodbye on all links and wait until sent bytes are acknowledged, at most max_ns. */
 void net_proc_drain(struct net_proc *proc, uint64_t max_ns);
 void net_proc_free(struct net_proc *proc);

@@ -196,6 +196,7 @@ struct net_link {
     char down_text[400];                 /* written before state */
     /* holder */
     bool has_book, wanted, was_up, goodbye_in;
+    int32_t peer_status;             /* goodbye_in: the process exits with it; -1 = it goes on */
     bool ended_by_fin;                   /* the last paths ended, and one of them with FIN: its process has ended */
     uint64_t fin_ns;                     /* when a path last ended with FIN */
     struct tcp_lane lanes[SOCK_MAX_ADDRS];
@@ -258,6 +259,7 @@ struct net_proc {
     struct sock_iface *ifaces;
     size_t nifaces;
     int sockets;                         /* per lane */
+    _Atomic int exit_status;             /* goodbyes tell it; -1 = this process goes on. Relaxed: one word */
     uint64_t patience_ns;                /* with a link that was up and has no path any more */
     _Atomic(struct net_link *) links;
     pthread_mutex_t links_mutex;         /* adding a link */

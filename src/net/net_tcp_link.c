@@ -179,7 +179,9 @@ void path_lost(struct tcp_path *path, bool fin, const char *text)
     /* A process that is killed ends those sockets with RST in which it had something to read, the others with FIN. */
     l->ended_by_fin = l->npaths == 0 && l->fin_ns && clock_ns() - l->fin_ns < FIN_NS;
     if (l->npaths == 0 && (l->goodbye_in || leaving)) {
-        link_down(l, l->goodbye_in, l->ended_by_fin, l->goodbye_in ? "it said goodbye" : text);
+        char exited[48];
+        snprintf(exited, sizeof exited, "exited with status %d", l->peer_status & 0xff);
+        link_down(l, l->goodbye_in, l->ended_by_fin, !l->goodbye_in ? text : l->peer_status < 0 ? "" : exited);
         return;
     }
     if (was_control)

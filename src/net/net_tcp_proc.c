@@ -101,6 +101,7 @@ uno_err net_proc_new(const struct net_proc_options *opt, struct net_proc **proc)
     p->cfg = opt->cfg;
     p->opt = *opt;
     p->listen_fd = p->setup_fd = p->data_fd = p->service_fd = p->kick_fd = p->wake_fd = p->timer_fd = -1;
+    atomic_store(&p->exit_status, -1);
     p->patience_ns = MAX(AGAIN_GIVE_UP_NS, (uint64_t)(opt->cfg->suspect_timeout * 1e9));
     p->sockets = (int)MAX(1, MIN(opt->cfg->socket_count, 16));
     pthread_mutex_init(&p->links_mutex, NULL);
@@ -161,14 +162,20 @@ bool net_idle(struct net_proc *p)
     return idle;
 }
 
+void net_proc_exits(struct net_proc *p, int status)
+{
+    atomic_store_explicit(&p->exit_status, status, memory_order_relaxed);
+}
+
 void net_proc_drain(struct net_proc *p, uint64_t max_ns)
 {
     uint64_t end = clock_ns() + max_ns;
     if (p->listen_fd < 0)
         return; /* in a forked child */
+    int32_t status = atomic_load_explicit(&p->exit_status, memory_order_relaxed);
     proc_lock(p);
     for (struct net_link *l = atomic_load(&p->links); l; l = atomic_load(&l->next))
-        if (l->wanted && link_control_queue(l, TCP_GOODBYE, NULL, 0) == UNO_OK)
+        if (l->wanted && link_control_queue(l, TCP_GOODBYE, &status, status < 0 ? 0 : sizeof status) == UNO_OK)
             link_dirty(l);
     proc_round(p, false);
     proc_done(p);

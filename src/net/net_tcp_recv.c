@@ -200,10 +200,14 @@ static bool control_arrived(struct tcp_path *path, const struct tcp_frame *f, co
     if (f->number != l->control_in + 1)
         return false;
     l->control_in = f->number;
-    if (f->type == TCP_GOODBYE)
+    if (f->type == TCP_GOODBYE) {
         l->goodbye_in = true;
-    else
+        l->peer_status = -1;
+        if (f->length == sizeof l->peer_status)
+            memcpy(&l->peer_status, data, sizeof l->peer_status);
+    } else {
         proc_event(l->proc, l->process, false, false, false, data, f->length);
+    }
     return true;
 }
 

@@ -177,19 +177,31 @@ static int agree(const struct verdict_comm *a, const struct verdict_comm *b, uin
     return hits;
 }
 
-/* Programs are loops: was b's call `number` followed by one like a's, whenever it came before? Counts how often; -1 if once not. */
-static int followed_before(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number)
+/* Programs are loops: was a call like `skipped` followed by one like `next`, whenever it came before? Counts how often; -1 if once not. */
+static int followed(const struct verdict_event *history, uint32_t n, const struct verdict_event *skipped, const struct verdict_event *next)
 {
-    const struct verdict_event *skipped = event_at(b, number), *next = event_at(a, number);
     int hits = 0;
-    for (uint32_t i = 0; skipped && next && i + 1 < b->nevents && is_ahead(number, b->events[i + 1].number); i++) {
-        if (!same_call(&b->events[i], skipped))
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        if (!same_call(&history[i], skipped))
             continue;
-        if (!same_call(&b->events[i + 1], next))
+        if (!same_call(&history[i + 1], next))
             return -1;
         hits++;
     }
     return hits;
+}
+
+/* The same of b's calls before `number`, where b called what a has skipped. */
+static int followed_before(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number)
+{
+    const struct verdict_event *skipped = event_at(b, number), *next = event_at(a, number);
+    return skipped && next ? followed(b->events, (uint32_t)(skipped - b->events), skipped, next) : 0;
+}
+
+int verdict_skipped(const struct verdict_event *history, uint32_t n, const struct verdict_event *a, const struct verdict_event *b)
+{
+    int by_a = followed(history, n, b, a), by_b = followed(history, n, a, b);
+    return by_a > 1 && by_b <= 0 ? 1 : by_b > 1 && by_a <= 0 ? -1 : 0;
 }
 
 int shifted(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number, bool *strong)

@@ -36,6 +36,19 @@ static uint64_t disagree_since(const struct judge *j, const struct group *g, uin
     return since;
 }
 
+/* Opinions are even: their calls before tell which of the two classes has skipped one. Then only its ranks are left in `list`. */
+static int even_shift(const struct group *g, const struct call_class *classes, uint32_t number, const signed char *of, int32_t *list, int *n)
+{
+    const struct verdict_comm *c = classes[0].seat->comm;
+    const struct verdict_event *e = event_at(c, number);
+    int skipped = verdict_skipped(c->events, (uint32_t)(e - c->events), classes[1].event, classes[0].event);
+    *n = skipped ? 0 : *n;
+    for (uint32_t i = 0; skipped && i < g->nseats; i++)
+        if (of[i] == (skipped > 0 ? 1 : 0))
+            list[(*n)++] = g->seats[i].rank;
+    return skipped ? 1 : 0;
+}
+
 static void mismatch_in(struct judge *j, struct group *g, signed char *of, int32_t *list)
 {
     bool by_signature, strong = false;
@@ -47,8 +60,12 @@ static void mismatch_in(struct judge *j, struct group *g, signed char *of, int32
     if (n < 2)
         return;
     int culprits = minority(g, classes, n, of, list);
+    int shift = 0;
+    if (n == 2 && classes[0].n > classes[1].n)
+        shift = shifted(classes[1].seat->comm, classes[0].seat->comm, number, &strong);
+    else if (n == 2 && !by_signature)
+        shift = even_shift(g, classes, number, of, list, &culprits);
     sort_ranks(list, culprits);
-    int shift = n == 2 && classes[0].n > classes[1].n ? shifted(classes[1].seat->comm, classes[0].seat->comm, number, &strong) : 0;
     struct fault *x = fault_add(j, shift ? VERDICT_KIND_OFF_BY_ONE : VERDICT_KIND_MISMATCH, list, culprits);
     if (!x)
         return;

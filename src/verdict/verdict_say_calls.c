@@ -119,12 +119,16 @@ static void say_call(struct out *o, const struct group *g, const struct verdict_
         say(o, " at %s", e->site);
 }
 
-/* Somebody else's call of that number. */
-static const struct verdict_event *others_call(const struct fault *x, int rank, uint32_t number)
+/* The call of that number of somebody who is no culprit. */
+static const struct verdict_event *others_call(const struct fault *x, uint32_t number)
 {
-    for (uint32_t i = 0; i < x->group->nseats; i++)
-        if (x->group->seats[i].rank != rank && event_at(x->group->seats[i].comm, number))
+    for (uint32_t i = 0; i < x->group->nseats; i++) {
+        bool culprit = false;
+        for (int k = 0; k < x->nculprits; k++)
+            culprit = culprit || x->culprits[k] == x->group->seats[i].rank;
+        if (!culprit && event_at(x->group->seats[i].comm, number))
             return event_at(x->group->seats[i].comm, number);
+    }
     return NULL;
 }
 
@@ -132,7 +136,7 @@ void say_off_by_one(struct out *o, struct judge *j, const struct fault *x)
 {
     int rank = x->culprits[0];
     const struct seat *s = seat_of(x->group, rank);
-    const struct verdict_event *own = s ? event_at(s->comm, x->number) : NULL, *theirs = others_call(x, rank, x->number);
+    const struct verdict_event *own = s ? event_at(s->comm, x->number) : NULL, *theirs = others_call(x, x->number);
     say_ranks(o, j, x->culprits, x->nculprits);
     say(o, " %s off by one from operation #%u", x->nculprits == 1 ? "is" : "are", x->number);
     say_group(o, j, x->group);

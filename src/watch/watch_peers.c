@@ -245,7 +245,8 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
     }
 }
 
-static void peer_left(struct watch *w, struct peer *p)
+/* how: "exited with status 0", or "" where only its goodbye is known. */
+static void peer_left(struct watch *w, struct peer *p, const char *how)
 {
     if (p->state != PEER_ALIVE)
         return;
@@ -255,7 +256,7 @@ static void peer_left(struct watch *w, struct peer *p)
     p->state = PEER_LEFT;
     p->gone_ns = clock_ns();
     stop_looking(w, p);
-    snprintf(p->text, sizeof p->text, "%s left the job", name);
+    snprintf(p->text, sizeof p->text, "%s left the job%s%s", name, how[0] ? " and " : "", how);
     LOG(LOG_DEBUG, LOG_WATCH, "%s", p->text);
     if (w->opt.on_left && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
         w->opt.on_left(w->opt.arg, p->process, p->text);
@@ -271,13 +272,16 @@ static void local_ended(struct watch *w, struct peer *p, bool last)
     char name[256], how[96], text[FRAME_TEXT_BYTES];
     records_ended(w, p);
     if (w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)) {
-        peer_left(w, p);
+        peer_left(w, p, process_how(&p->eye, how, sizeof how) ? how : "");
         return;
     }
     peer_name(w, p, name, sizeof name);
     if (process_how(&p->eye, how, sizeof how)) {
         bool exited = strncmp(how, "exited", 6) == 0;
         snprintf(text, sizeof text, "%s %s%s", name, how, exited ? " without leaving the job" : "");
+        if (p->records.oom_kill)
+            snprintf(text, sizeof text, "%.200s %s, for the kernel was out of memory (oom_kill in memory.events of %.120s)", name, how,
+                     p->records.page->cgroup);
     } else if (last) {
         snprintf(text, sizeof text, "%s has ended; how is not known here, its parent knows", name);
     } else {
@@ -445,7 +449,7 @@ void peers_down(struct watch *w, int from, bool clean, bool fin, const char *tex
         return;
     if (clean) {
         if (!peer_is_local(w, p)) /* of our own host's processes the pidfd tells, and they may still be needed by others */
-            peer_left(w, p);
+            peer_left(w, p, text);
     } else if (fin && !peer_is_local(w, p)) {
         p->suspect_ns = MAX(clock_ns(), 1u);
         snprintf(p->suspect_text, sizeof p->suspect_text, "%s", text);

@@ -423,6 +423,8 @@ static void read_process(struct watch *w, struct peer *p, struct verdict_process
     struct records *rec = &p->records;
     proc_look_end(&rec->look, v);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
+    if (v->run == VERDICT_RUN_DISK && p->mute) /* all its threads at once: what stands for all, though its cgroup cannot be read from here */
+        v->run = VERDICT_RUN_FROZEN;
     if (v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED || v->run == VERDICT_RUN_FROZEN)
         v->run_since_ns = p->mute ? MIN(rec->state_since_ns, p->beat_ns + w->tick_step_ns) : rec->state_since_ns;
     if (!rec->page)
@@ -452,6 +454,13 @@ static void fill_end(const struct peer *p, struct verdict_rank *out)
     out->oom_kill = rec->oom_kill;
     if (out->status == VERDICT_DEAD)
         out->children_left = board_holders(&rec->board, out->children, VERDICT_CHILDREN);
+    for (size_t i = 0; i < rec->ncomms && !rec->status_known; i++) { /* what it said itself; acquire: pairs with say_goodbye */
+        uint32_t goodbye = rec->comms[i].region ? atomic_load_explicit(&rec->comms[i].region->goodbye, memory_order_acquire) : 0;
+        if (goodbye & NET_GOODBYE_EXIT) {
+            out->ended = VERDICT_ENDED_EXIT;
+            out->ended_code = (int32_t)(goodbye & 0xff);
+        }
+    }
     if (!rec->status_known)
         return;
     int sig = rec->status & 0x7f;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of the faults campaign: random collectives, the same on all ranks, results checked; at operation CAMPAIGN_AT the rank
- * CAMPAIGN_RANK does what CAMPAIGN_CAUSE says (campaign.py, the only caller, lists the words). Written from the installed header
- * alone. Says on stdout "ready", "cause TIME" and "error TIME NAME: sentence"; times are CLOCK_MONOTONIC. */
+ * CAMPAIGN_RANK does what CAMPAIGN_CAUSE says (causes.py lists the words). With CAMPAIGN_PERIOD the calls are a loop of so many.
+ * Written from the installed header alone. Says on stdout "ready", "cause TIME" and "error TIME NAME: sentence"; times are CLOCK_MONOTONIC. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ struct call {
 static struct {
     const char *cause;
     int rank, peer;
-    long at, ops;
+    long at, ops, period;
     size_t max_count;
     unsigned long long seed;
     int uneven_us;
@@ -61,14 +62,16 @@ static bool has_root(uno_coll c) { return c == UNO_BROADCAST || c == UNO_REDUCE 
 static bool has_op(uno_coll c) { return c == UNO_ALL_REDUCE || c == UNO_REDUCE || c == UNO_REDUCE_SCATTER; }
 
 /* The call that all ranks make as number n. Two calls that follow each other never have the same count, so that a skipped one shows. */
-static struct call call_of(long n)
+static struct call call_of(long number)
 {
+    long n = told.period > 0 ? number % told.period : number;
     unsigned long long s = told.seed + (unsigned long long)n * 1000003;
     static const uno_type types[] = {UNO_INT32, UNO_INT64, UNO_FLOAT32, UNO_FLOAT64};
     struct call c;
     do
         c.coll = (uno_coll)(random_next(&s) % (UNO_BARRIER + 1));
-    while (n == told.at && ((c.coll == UNO_BARRIER && !is("collective")) || (is("root") && !has_root(c.coll)) || (is("op") && !has_op(c.coll))));
+    while ((is("skip") && c.coll == UNO_BARRIER) || (is("skip_alike") && c.coll != UNO_ALL_REDUCE) ||
+           (n == told.at && ((c.coll == UNO_BARRIER && !is("collective")) || (is("root") && !has_root(c.coll)) || (is("op") && !has_op(c.coll)))));
     size_t limit = (size_t)1 << (random_next(&s) % 20);
     c.count = 2 * (1 + random_next(&s) % (limit < told.max_count ? limit : told.max_count)) + (size_t)(n % 2);
     c.type = types[random_next(&s) % 4];
@@ -153,12 +156,16 @@ static void say_cause(void)
     fflush(stdout);
 }
 
-static void grow(void) /* until the kernel has no memory left for the cgroup CAMPAIGN_CGROUP */
+static void enter_cgroup(void) /* CAMPAIGN_CGROUP, which has little memory */
 {
     const char *procs = getenv("CAMPAIGN_CGROUP");
     FILE *f = procs ? fopen(procs, "w") : NULL;
     if (!f || fprintf(f, "%d\n", (int)getpid()) < 0 || fclose(f) != 0)
         exit(7);
+}
+
+static void grow(void) /* until the kernel has no memory left for the cgroup */
+{
     for (size_t n = (size_t)4 << 20;;) {
         char *p = malloc(n);
         if (p)
@@ -166,16 +173,31 @@ static void grow(void) /* until the kernel has no memory left for the cgroup CAM
     }
 }
 
+enum { CHILD_LIVES_S = 3 };
+
+/* Its parent, this thread, stands until the child has ended. */
+static void *have_vfork_child(void *arg)
+{
+    if (vfork() == 0) {
+        syscall(SYS_nanosleep, &(struct timespec){.tv_sec = CHILD_LIVES_S}, NULL);
+        _exit(0);
+    }
+    return arg;
+}
+
 /* Four children of all kinds that hold whatever this process had open, for a while longer than it lives. */
 static void have_children(void)
 {
-    for (int i = 0; i < 4; i++) {
-        long pid = i == 3 ? syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
+    pthread_t thread;
+    for (int i = 0; i < 3; i++) {
+        long pid = i == 2 ? syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
         if (pid == 0) {
-            sleep(3);
+            sleep(CHILD_LIVES_S);
             _exit(0);
         }
     }
+    if (pthread_create(&thread, NULL, have_vfork_child, NULL) != 0 || pthread_detach(thread) != 0)
+        exit(7);
 }
 
 /* Returns true when the operation of this number has been dealt with, or must not be made. */
@@ -231,7 +253,7 @@ static bool misbehave(struct call *c, uno_comm *comm, uno_comm *second, uno_err 
         *err = uno_send(from, (size_t)1 << 21, UNO_INT8, me == told.rank ? told.peer : told.rank, comm, NULL);
     if (is("recv"))
         *err = uno_recv(to, 16, UNO_INT8, told.peer, comm, NULL);
-    return is("skip");
+    return is("skip") || is("skip_alike");
 }
 
 static void say_error(uno_err err, const uno_comm *comm)
@@ -276,6 +298,7 @@ static void read_orders(void)
     told.peer = (int)number("CAMPAIGN_PEER", -1);
     told.at = number("CAMPAIGN_AT", -1);
     told.ops = number("CAMPAIGN_OPS", -1);
+    told.period = number("CAMPAIGN_PERIOD", 0);
     told.max_count = (size_t)number("CAMPAIGN_COUNT", 1 << 14);
     told.seed = (unsigned long long)number("CAMPAIGN_SEED", 1);
     told.uneven_us = (int)number("CAMPAIGN_UNEVEN_US", 0);
@@ -316,6 +339,17 @@ int main(void)
         say_cause();
         setenv("UNISONO_CHANNELS", "3", 1);
     }
+    if (is("oom") && number("UNISONO_RANK", -1) == told.rank)
+        enter_cgroup();
+#ifndef CAMPAIGN_OTHER_VERSION
+    if (is("version") && number("UNISONO_RANK", -1) == told.rank) {
+        const char *other = getenv("CAMPAIGN_OTHER");
+        say_cause();
+        if (other)
+            execl(other, other, (char *)NULL);
+        return 7;
+    }
+#endif
     size_t bytes = 2 * (told.max_count + 2) * MAX_RANKS * 8 + ((size_t)1 << 21);
     from = calloc(1, bytes);
     to = calloc(1, bytes);

@@ -372,6 +372,42 @@ static void test_off_by_one(void **state)
     }
 }
 
+/* Two ranks, and no majority: the calls before tell who has skipped one. */
+static void test_off_by_one_of_two(void **state)
+{
+    (void)state;
+    static const uint64_t counts[3] = {10, 20, 30};
+    for (int rank = 0; rank < 2; rank++) {
+        scene_begin(&s, 2, 2, 0);
+        scene_comm(&s, WORLD, "dp", 0, 1, 2);
+        for (int r = 0; r < 2; r++)
+            for (int k = 0; k < 10; k++)
+                scene_call(&s, r, WORLD, UNO_ALL_REDUCE, counts[(k + (k == 9 && r == rank)) % 3], SCENE_NOW - 20 + k,
+                           k == 9 ? 0 : SCENE_NOW - 20 + k + 0.5);
+        scene_sign(&s, WORLD);
+        must_say(VERDICT_KIND_OFF_BY_ONE, rank, name(rank), "off by one from operation #10", "skipped all_reduce (count 10)", NULL);
+    }
+}
+
+static void test_skipped(void **state)
+{
+    (void)state;
+    struct verdict_event loop[9], a = {.coll = UNO_ALL_REDUCE, .count = 20}, b = {.coll = UNO_ALL_REDUCE, .count = 10};
+    for (uint32_t k = 0; k < ARRAY_LEN(loop); k++)
+        loop[k] = (struct verdict_event){.coll = UNO_ALL_REDUCE, .count = 10 * (k % 3 + 1)};
+    assert_int_equal(verdict_skipped(loop, 9, &a, &b), 1);
+    assert_int_equal(verdict_skipped(loop, 9, &b, &a), -1);
+    assert_int_equal(verdict_skipped(loop, 3, &a, &b), 0); /* once may be chance */
+    assert_int_equal(verdict_skipped(loop, 0, &a, &b), 0);
+    a.count = 40; /* never came after b's */
+    assert_int_equal(verdict_skipped(loop, 9, &a, &b), 0);
+    struct verdict_event two[6]; /* in a loop of two either may have skipped one */
+    for (uint32_t k = 0; k < ARRAY_LEN(two); k++)
+        two[k] = (struct verdict_event){.coll = UNO_ALL_REDUCE, .count = k % 2 ? 20 : 10};
+    a.count = 20;
+    assert_int_equal(verdict_skipped(two, 6, &a, &b), 0);
+}
+
 /* What the others have queued is what the culprit calls now. */
 static void test_off_by_one_by_queue(void **state)
 {
@@ -1213,6 +1249,7 @@ int main(void)
         cmocka_unit_test(test_absent_telling_frame),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),
+        cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped),
         cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_off_by_one_by_queue), cmocka_unit_test(test_one_call_more),
         cmocka_unit_test(test_own_reductions), cmocka_unit_test(test_p2p_peers), cmocka_unit_test(test_comm_order), cmocka_unit_test(test_long_circle),
         cmocka_unit_test(test_p2p), cmocka_unit_test(test_p2p_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
