@@ -297,8 +297,9 @@ static uno_err mismatch_with(const uno_comm *c, int peer, uint32_t number)
 {
     const struct ledger_event *ring = net_region_ledger(c->region), *theirs = net_region_ledger(c->regions[peer]);
     struct ledger_event own, e, first_own, first;
-    uint32_t at = number;
     bool found = false;
+    /* It may not have come so far, and differ all the same in what it is in. */
+    uint32_t at = ledger_newest(theirs, &e) && (int32_t)(number - e.number) > 0 ? e.number : number;
     for (uint32_t back = 0; back < NET_LEDGER_EVENTS - 1 && at; back++, at--) {
         if (!ledger_read(ring, at, &own) || !ledger_read(theirs, at, &e) || own.number != at || e.number != at ||
             own.signature == e.signature)

@@ -136,7 +136,7 @@ struct verdict_process {      /* what /proc and the signal for stacks tell; samp
     char tracer[32];          /* its command name */
     char syscall[24];         /* "read", "futex"; "" = not in one or not known */
     char wchan[40];           /* "" = not known */
-    char cgroup[96];          /* frozen, quota or OOM: which; "" = not known */
+    char cgroup[96];          /* frozen, quota (and how much) or OOM: which; "" = not known */
     bool in_library;          /* the sampled thread is inside a call of ours */
     char python[96];          /* "train.py:212 in step()", from the binding; "" = no Python or not known */
     char stack[768];          /* native frames, top first, one a line: "step+0x2c (program)"; "" = not known */
@@ -158,7 +158,7 @@ struct verdict_link {         /* one path from this rank's host to another one, 
     char from_addr[48], to_addr[48]; /* printable */
     bool from_if_down;        /* the own interface is down */
     uint64_t measured_bps;    /* bytes/s moved over it lately while there was something to send; 0 = not measured */
-    uint64_t expected_bps;    /* measured at join, or computed from the link's speed; 0 = not known */
+    uint64_t expected_bps;    /* the most it has moved so far, or computed from the link's speed; 0 = not known */
 };
 
 struct verdict_offset {       /* of one rank's own clock against another one */

@@ -152,8 +152,24 @@ static void say_others_share(struct out *o, const struct judge *j, const struct 
     free(share);
 }
 
+/* Nothing stands for long, so that the rank comes first, not the operation. */
+static void say_holds_up(struct out *o, struct judge *j, const struct fault *x)
+{
+    say_rank(o, j, x->culprits[0]);
+    say(o, " holds the others up: it ");
+    say_doing(o, j, x->culprits[0]);
+    say_others_share(o, j, x);
+    say(o, "; ");
+    say_last(o, j, x->culprits[0]);
+    add_victims(o, j, x);
+}
+
 static void say_late(struct out *o, struct judge *j, const struct fault *x)
 {
+    if (x->holds_up) {
+        say_holds_up(o, j, x);
+        return;
+    }
     say_stuck(o, j, x);
     if (x->nculprits > NAMED) {
         say_ranks(o, j, x->culprits, x->nculprits);

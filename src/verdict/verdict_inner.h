@@ -49,6 +49,7 @@ struct fault {
     const struct verdict_link *link;
     int link_reporter;
     int shift;                /* off by one: +1 it skipped one, -1 it made one more */
+    bool holds_up;            /* SLOW_RANK: nothing stands for long, but all goes at its pace */
     struct wait **cycle;      /* ncycle waits, each on the rank of the next one */
     int ncycle;
     int32_t *culprits;        /* ascending */
@@ -108,12 +109,13 @@ int shifted(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t
 /* Of two ledgers with equal calls: the first number at which call sites part for good, by one. 0: none. */
 uint32_t site_shift(const struct verdict_comm *a, const struct verdict_comm *b, int *shift);
 
-/* verdict_rules.c, verdict_rules_calls.c, verdict_rules_paths.c: find all faults. */
+/* verdict_rules.c, verdict_rules_calls.c, verdict_rules_paths.c, verdict_rules_slow.c: find all faults. */
 void rules_run(struct judge *j);
 void find_mismatches(struct judge *j);
 void find_failed(struct judge *j);
 void find_unreachable(struct judge *j);
 void find_inside(struct judge *j);
+void find_starved(struct judge *j);
 bool failed_before(const struct verdict_rank *r);                    /* it ended after, and because, a communicator had failed elsewhere */
 int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */
 void sort_ranks(int32_t *list, int n);

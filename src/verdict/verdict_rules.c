@@ -415,6 +415,7 @@ static const struct rule { const char *looks_for; void (*find)(struct judge *j);
     {"calls that do not fit together", find_mismatches},
     {"paths that are cut", find_unreachable},
     {"circles of waits", find_cycles},
+    {"ranks that get no processor and hold all others up", find_starved},
     {"ranks that do not come to a collective", find_absent_ranks},
     {"sends and receives without partner", find_unmatched},
     {"operations that all have called and that do not end", find_inside},

@@ -243,6 +243,8 @@ void say_doing(struct out *o, const struct judge *j, int rank)
             say_place(o, r);
             say(o, " but had no processor for %u %% of the last ", MIN(p->queue_permille, 1000u) / 10);
             say_age(o, MAX(p->sample_ns, (uint64_t)100000000u));
+            if (p->cgroup[0])
+                say(o, ", in the cgroup %s", p->cgroup);
             return;
         }
         if (p->sample_ns && !p->in_library)

@@ -14,7 +14,22 @@
 
 /* ---- reports of this host ----------------------------------------------------------------------------------------------- */
 
-static uno_err add_links(const struct watch *w, struct verdict_rank *r)
+/* A host that is heard: the way there, if it was measured. */
+static void add_measured(struct watch *w, int h, struct verdict_rank *r)
+{
+    struct net_link_facts f;
+    struct peer *p = w->hosts[h].measured_bps ? hosts_hub_of(w, h) : NULL;
+    if (!p || !p->link || !net_link_facts(p->link, &f))
+        return;
+    struct verdict_link *l = &r->links[r->nlinks++];
+    *l = (struct verdict_link){.from_host = w->own_host, .to_host = h, .state = VERDICT_PATH_OK, .measured_bps = w->hosts[h].measured_bps,
+                               .expected_bps = w->hosts[h].best_bps};
+    snprintf(l->from_if, sizeof l->from_if, "%s", f.interface);
+    snprintf(l->from_addr, sizeof l->from_addr, "%.47s", f.from);
+    snprintf(l->to_addr, sizeof l->to_addr, "%.47s", f.to);
+}
+
+static uno_err add_links(struct watch *w, struct verdict_rank *r)
 {
     static const enum verdict_path path[] = {[NET_WAY_OK] = VERDICT_PATH_SILENT, [NET_WAY_SILENT] = VERDICT_PATH_SILENT,
                                              [NET_WAY_RESET] = VERDICT_PATH_RESET, [NET_WAY_REFUSED] = VERDICT_PATH_REFUSED,
@@ -26,6 +41,8 @@ static uno_err add_links(const struct watch *w, struct verdict_rank *r)
         return UNO_ERR_MEMORY;
     for (int h = 0; h < w->nhosts; h++) {
         const struct host *host = &w->hosts[h];
+        if (h != w->own_host && host->state == HOST_HEARD)
+            add_measured(w, h, r);
         if (h == w->own_host || host->state == HOST_HEARD)
             continue;
         struct verdict_link *l = &r->links[r->nlinks++];

@@ -58,6 +58,8 @@ struct host {                 /* what the hub knows of another host */
     bool offset_known;        /* our clock = theirs + offset_ns, within error_ns; measured at offset_at_ns */
     int64_t offset_ns;
     uint64_t error_ns, offset_at_ns;
+    uint64_t moved_at_ns, moved_bytes, moved_busy_us; /* the sums of this host's processes when they were last looked at */
+    uint64_t measured_bps, best_bps; /* over sockets to there: lately while there was much to send, and the most so far; 0 = never */
     struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
 };
 struct owed { struct peer *to; uint32_t number; uint64_t ready_ns; }; /* a hub waits for our host's reports; ready_ns 0: nobody */
@@ -145,6 +147,8 @@ struct watch {
     uint32_t gathers;         /* begun so far */
     struct inquiry inquiry;
     struct answer answer;
+    uint64_t rates_ns;        /* next rates_tick */
+    struct { uint64_t bytes, busy_us; } moved[STEWARD_HOSTS]; /* scratch of rates_tick */
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t prove_ns;        /* next look whether pidfds are the right processes' */
@@ -225,6 +229,11 @@ uint64_t answer_next_ns(const struct watch *w);
 void answer_free(struct watch *w);
 /* The other side: copy the newest answer of a page, of process pid; *data is freed with free(). UNO_ERR_UNREACHABLE: it is gone. */
 uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, size_t *bytes);
+
+/* watch_times.c: what is seen over seconds. */
+void times_tick(struct watch *w, uint64_t now);  /* hub, once a second: who gets no processor? */
+void times_fill(const struct records *rec, int32_t pid, uint64_t now, struct verdict_process *v); /* ... and for how long, to what share */
+void rates_tick(struct watch *w, uint64_t now);  /* at every round: how fast do sockets to other hosts move what they are given? */
 
 /* watch_message.c: messages longer than a frame. */
 enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT };

@@ -15,6 +15,7 @@
 enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE };
 #define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
 #define STEWARD_NOTICES 8
+#define STEWARD_HOSTS 64       /* so many hosts' paths are measured */
 struct notice {
     _Atomic uint32_t number;     /* 0 while it is written; release, pairs with the acquire in notice_read */
     int32_t kind;                /* enum notice_kind */
@@ -31,6 +32,7 @@ struct steward_page {
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
     _Atomic uint64_t refused;    /* connections that the process has refused so far */
     _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
+    struct { _Atomic uint64_t bytes, busy_us; } moved[STEWARD_HOSTS]; /* over this process's sockets to each host, so far. Relaxed */
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
     /* A tool of this host wants the facts of all ranks: it counts questions up (release) on all boards of the job; the hub answers. */
     _Alignas(CACHE_LINE) _Atomic uint32_t questions;

@@ -165,6 +165,41 @@ bool proc_frozen(int32_t pid, char *cgroup, size_t cgroup_bytes)
     return false;
 }
 
+/* Percent of a processor that one cgroup may use; 0 = no limit. */
+static uint64_t quota_percent(bool v2, const char *path)
+{
+    char text[64];
+    unsigned long long quota, period;
+    if (v2)
+        return read_path(text, sizeof text, "%s%s/cpu.max", root_of_v2(), path) && sscanf(text, "%llu %llu", &quota, &period) == 2 && period
+                   ? MAX(quota * 100 / period, 1) : 0;
+    if (!read_path(text, sizeof text, CGROUP_ROOT "/cpu%s/cpu.cfs_quota_us", path) || text[0] == '-' || sscanf(text, "%llu", &quota) != 1)
+        return 0;
+    return read_path(text, sizeof text, CGROUP_ROOT "/cpu%s/cpu.cfs_period_us", path) && sscanf(text, "%llu", &period) == 1 && period
+               ? MAX(quota * 100 / period, 1) : 0;
+}
+
+void proc_quota(int32_t pid, char *buf, size_t buf_bytes)
+{
+    char process[16], path[300];
+    uint64_t least = 0;
+    buf[0] = 0;
+    snprintf(process, sizeof process, "%d", (int)pid);
+    bool v2 = !cgroup_of(process, "cpu", path, sizeof path);
+    if (v2 && !cgroup_of(process, "", path, sizeof path))
+        return;
+    for (char *slash; path[0]; *slash = 0) { /* and those above it */
+        uint64_t percent = quota_percent(v2, path);
+        if (percent && (least == 0 || percent < least)) {
+            least = percent;
+            snprintf(buf, buf_bytes, "%.50s (a quota of %llu %% of a processor)", path, (unsigned long long)percent);
+        }
+        slash = strrchr(path, '/');
+        if (!slash)
+            break;
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------------------------------------------ */
 
 char proc_state(int32_t pid, int32_t tid)
@@ -185,8 +220,7 @@ bool proc_handles(int32_t pid, int32_t tid, int sig)
            !(blocked & bit);
 }
 
-/* Time on a processor and time ready without one, in nanoseconds, of one thread. */
-static bool thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns)
+bool proc_thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns)
 {
     char text[128];
     unsigned long long cpu, queue;
@@ -205,7 +239,7 @@ static uint64_t process_cpu_ns(int32_t pid)
     DIR *dir = opendir(path);
     struct dirent *d;
     for (int n = 0; dir && n < MOST_THREADS && (d = readdir(dir)); n++)
-        if (d->d_name[0] != '.' && thread_times(pid, (int32_t)strtol(d->d_name, NULL, 10), &cpu, &queue))
+        if (d->d_name[0] != '.' && proc_thread_times(pid, (int32_t)strtol(d->d_name, NULL, 10), &cpu, &queue))
             sum += cpu;
     if (dir)
         closedir(dir);
@@ -219,7 +253,7 @@ void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid)
     if (tid <= 0 || proc_state(pid, tid) == 0)
         look->tid = pid;
     look->there = proc_state(pid, look->tid) != 0;
-    (void)thread_times(pid, look->tid, &cpu, &look->queue_ns);
+    (void)proc_thread_times(pid, look->tid, &cpu, &look->queue_ns);
     look->cpu_ns = process_cpu_ns(pid);
     look->at_ns = clock_ns();
 }
@@ -338,7 +372,7 @@ void proc_look_end(const struct proc_look *look, struct verdict_process *p)
     memset(p, 0, sizeof *p);
     if (!look->there || state == 0)
         return;
-    if (thread_times(look->pid, look->tid, &cpu, &queue)) {
+    if (proc_thread_times(look->pid, look->tid, &cpu, &queue)) {
         p->sample_ns = now - look->at_ns;
         p->cpu_permille = permille(now_cpu > look->cpu_ns ? now_cpu - look->cpu_ns : 0, p->sample_ns);
         p->queue_permille = permille(queue > look->queue_ns ? queue - look->queue_ns : 0, p->sample_ns);

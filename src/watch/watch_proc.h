@@ -15,6 +15,10 @@ size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
 void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */
 void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* folder of its memory controller; "" = not known */
 uint64_t proc_oom_kills(const char *cgroup);                       /* counted there so far; 0 = none or not known */
+/* Time on a processor and time ready without one, in nanoseconds, of one thread so far. */
+bool proc_thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns);
+/* "/job (a quota of 50 % of a processor)": the cgroup with a quota that binds this process most; "" = none. */
+void proc_quota(int32_t pid, char *buf, size_t buf_bytes);
 bool proc_frozen(int32_t pid, char *cgroup, size_t cgroup_bytes);  /* and which one; it may be one above it that was frozen */
 
 /* A look at a process takes two moments: between them its threads run or do not. The caller sleeps, once for many of them. */

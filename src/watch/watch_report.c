@@ -174,6 +174,7 @@ void records_tick(struct watch *w, uint64_t now)
         if (i != w->self)
             see_state(p, proc_state(p->eye.pid, p->eye.pid), now);
     }
+    times_tick(w, now);
 }
 
 void records_begin(struct watch *w)
@@ -245,8 +246,7 @@ void records_ended(struct watch *w, struct peer *p)
 
 /* ---- a look ------------------------------------------------------------------------------------------------------------------ */
 
-/* The thread that waits in our calls, or did last, as the process's communicators tell; 0 = none did. */
-SEQLOCK_READER static int32_t calling_thread(const struct records *rec)
+SEQLOCK_READER int32_t records_caller(const struct records *rec)
 {
     int32_t tid = 0;
     uint64_t newest = 0;
@@ -285,7 +285,7 @@ static void look_at(struct watch *w, struct peer *p)
 {
     struct records *rec = &p->records;
     records_refresh(rec);
-    int32_t tid = rec->page ? calling_thread(rec) : 0;
+    int32_t tid = rec->page ? records_caller(rec) : 0;
     for (size_t i = 0; i < rec->ncomms; i++)
         if (rec->comms[i].region)
             rec->comms[i].moves = atomic_load_explicit(&ledger_notes(rec->comms[i].region)->moves, memory_order_relaxed);
@@ -422,6 +422,7 @@ static void read_process(struct watch *w, struct peer *p, struct verdict_process
 {
     struct records *rec = &p->records;
     proc_look_end(&rec->look, v);
+    times_fill(rec, p->eye.pid, clock_ns(), v);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
     if (v->run == VERDICT_RUN_DISK && p->mute) /* all its threads at once: what stands for all, though its cgroup cannot be read from here */
         v->run = VERDICT_RUN_FROZEN;

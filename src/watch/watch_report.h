@@ -24,6 +24,7 @@ struct record_comm {          /* a communicator of a process of this host */
     uint64_t moves;               /* when the look began */
     struct verdict_comm last;     /* destroyed: what it was then, with its newest event */
 };
+struct record_times { int32_t tid; uint64_t at_ns, cpu_ns, queue_ns; }; /* of the thread that calls us, at a moment */
 struct records {              /* one a process of this host; zeroed elsewhere */
     struct net_segment_ref board;
     struct board_page *page;      /* NULL = not mapped, only /proc tells */
@@ -39,6 +40,8 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     /* state of the main thread at the last look, and since when it has been so */
     char state;
     uint64_t state_since_ns;
+    struct record_times times;    /* at the last tick */
+    struct record_times starved;  /* since then it gets no processor though it is ready to run; at_ns 0: it does */
     /* the present look */
     struct proc_look look;
     struct proc_spot spot[BOARD_STACKS]; /* of the threads to ask, when the look began */
@@ -61,6 +64,8 @@ const sigset_t *records_mask(struct watch *w, sigset_t *mask);
 void records_refresh(struct records *rec); /* map what the board of a process lists now */
 /* Once a second on the hub: communicators that are new are mapped before their owner may die. */
 void records_tick(struct watch *w, uint64_t now);
+/* The thread that waits in our calls, or did last, as the process's communicators tell; 0 = none did. */
+int32_t records_caller(const struct records *rec);
 /* At every round: what another process of this host asked of this one is done (position of the program). */
 void records_serve(struct watch *w);
 void records_wake(struct peer *p); /* another process's steward, by the signal for stacks, which only interrupts its wait */

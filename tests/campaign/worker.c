@@ -166,8 +166,11 @@ static void enter_cgroup(void) /* CAMPAIGN_CGROUP, which has little memory */
 
 static void grow(void) /* until the kernel has no memory left for the cgroup */
 {
-    for (size_t n = (size_t)4 << 20;;) {
+    size_t grown = 0;
+    for (size_t n = (size_t)4 << 20;; grown += n) {
         char *p = malloc(n);
+        if (grown == 8 * n)
+            say_cause(); /* it is about to happen */
         if (p)
             memset(p, 1, n);
     }
@@ -206,7 +209,7 @@ static bool misbehave(struct call *c, uno_comm *comm, uno_comm *second, uno_err 
     bool other = me == told.peer;
     if (me != told.rank && !(other && is("crossed")) && !is("order"))
         return false;
-    if (me == told.rank)
+    if (me == told.rank && !is("oom"))
         say_cause();
     if (is("absent_sleep"))
         for (;;)

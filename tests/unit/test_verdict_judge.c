@@ -766,6 +766,33 @@ static void test_starved(void **state)
     }
 }
 
+/* Operations go on, but at the pace of a rank that gets no processor; nobody waits for long. */
+static void test_starved_goes_on(void **state)
+{
+    (void)state;
+    enum { ALONE, SHORT, EVERYBODY, NOBODY_WAITS, CASES };
+    for (int what = 0; what < CASES; what++) {
+        scene_begin(&s, 8, 4, 0);
+        scene_comm(&s, WORLD, "dp", 0, 1, 8);
+        for (int r = 0; r < 8; r++) {
+            scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 0.3, SCENE_NOW - 0.2);
+            if (r != 3 && what != NOBODY_WAITS)
+                scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 0.1, 0);
+            struct verdict_process *p = &s.f.ranks[r].process;
+            p->queue_permille = what == EVERYBODY ? 900 : 10;
+        }
+        struct verdict_process *p = &s.f.ranks[3].process;
+        *p = (struct verdict_process){.run = VERDICT_RUN_RUNS, .sample_ns = SEC(what == SHORT ? 1 : 6), .queue_permille = 970};
+        snprintf(p->cgroup, sizeof p->cgroup, "/job (a quota of 1 %% of a processor)");
+        scene_sign(&s, WORLD);
+        if (what == ALONE)
+            must_say(VERDICT_KIND_SLOW_RANK, 3, name(3), "holds the others up", "had no processor for 97 % of the last 6.0 s",
+                     "/job (a quota of 1 % of a processor)", "the others' median is 1 %", "ranks 0-2, 4-7 wait for it", NULL);
+        else
+            must_say(VERDICT_KIND_NONE, -1, "nothing is wrong", NULL);
+    }
+}
+
 static void test_silent(void **state)
 {
     (void)state;
@@ -1253,7 +1280,8 @@ int main(void)
         cmocka_unit_test(test_off_by_one_by_sites), cmocka_unit_test(test_off_by_one_by_queue), cmocka_unit_test(test_one_call_more),
         cmocka_unit_test(test_own_reductions), cmocka_unit_test(test_p2p_peers), cmocka_unit_test(test_comm_order), cmocka_unit_test(test_long_circle),
         cmocka_unit_test(test_p2p), cmocka_unit_test(test_p2p_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
-        cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved), cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_silent),
         cmocka_unit_test(test_never_joined), cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped),
         cmocka_unit_test(test_slow_link), cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_near_misses_2), cmocka_unit_test(test_facts), cmocka_unit_test(test_earliest_first),
