@@ -116,6 +116,7 @@ void find_failed(struct judge *j);
 void find_unreachable(struct judge *j);
 void find_inside(struct judge *j);
 void find_starved(struct judge *j);
+bool shares_quota(const struct judge *j, const struct verdict_rank *r); /* with another rank: then the job is short of processors, not the rank */
 bool failed_before(const struct verdict_rank *r);                    /* it ended after, and because, a communicator had failed elsewhere */
 int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */
 void sort_ranks(int32_t *list, int n);

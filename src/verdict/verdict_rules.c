@@ -210,7 +210,7 @@ static bool destroyed(const struct group *g, int rank)
 /* ... while others of its host get theirs? When all are short of processors the job is oversubscribed, and nobody is slow. */
 static bool starved_alone(const struct judge *j, const struct verdict_rank *r)
 {
-    if (!starved(&r->process) || r->process.queue_permille < 700) /* half of one is what a second program takes */
+    if (!starved(&r->process) || shares_quota(j, r) || r->process.queue_permille < 700) /* half of one is what a second program takes */
         return false;
     for (int i = 0; i < j->size; i++) {
         const struct verdict_rank *o = &j->f->ranks[i];

@@ -5,15 +5,27 @@
  */
 #include "verdict/verdict_inner.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-#define STARVED_PERMILLE 800u
+#define BY_QUOTA_PERMILLE 800u
+#define BY_LOAD_PERMILLE 950u  /* without a quota of its own other programs take the processors, which is less rare */
+
+bool shares_quota(const struct judge *j, const struct verdict_rank *r)
+{
+    for (int i = 0; r->process.cgroup[0] && i < j->size; i++) {
+        const struct verdict_rank *o = &j->f->ranks[i];
+        if (o != r && o->host_index == r->host_index && strcmp(o->process.cgroup, r->process.cgroup) == 0)
+            return true;
+    }
+    return false;
+}
 
 /* When others want for processors too, the machine is small for the job, and nobody is slow. */
 static bool starved_for_long(const struct judge *j, const struct verdict_rank *r)
 {
     const struct verdict_process *p = &r->process;
-    if (r->status != VERDICT_REPORTED || p->run != VERDICT_RUN_RUNS || p->sample_ns < j->stall_ns || p->queue_permille < STARVED_PERMILLE)
+    if (r->status != VERDICT_REPORTED || p->run != VERDICT_RUN_RUNS || p->sample_ns < j->stall_ns || shares_quota(j, r) ||
+        p->queue_permille < (p->cgroup[0] ? BY_QUOTA_PERMILLE : BY_LOAD_PERMILLE))
         return false;
     for (int i = 0; i < j->size; i++) {
         const struct verdict_rank *o = &j->f->ranks[i];

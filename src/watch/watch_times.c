@@ -55,6 +55,8 @@ void times_fill(const struct records *rec, int32_t pid, uint64_t now, struct ver
 {
     const struct record_times *from = &rec->starved;
     uint64_t cpu, queue;
+    if (!v->cgroup[0])
+        proc_quota(pid, v->cgroup, sizeof v->cgroup);
     if (from->at_ns == 0 || now <= from->at_ns || v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED ||
         v->run == VERDICT_RUN_FROZEN || !proc_thread_times(pid, from->tid, &cpu, &queue) || queue < from->queue_ns)
         return;
@@ -62,7 +64,6 @@ void times_fill(const struct records *rec, int32_t pid, uint64_t now, struct ver
     v->sample_ns = now - from->at_ns;
     v->cpu_permille = (uint32_t)((cpu - from->cpu_ns) * 1000 / v->sample_ns);
     v->queue_permille = (uint32_t)MIN((queue - from->queue_ns) * 1000 / v->sample_ns, 1000u);
-    proc_quota(pid, v->cgroup, sizeof v->cgroup);
 }
 
 /* ---- paths -------------------------------------------------------------------------------------------------------------------- */

@@ -770,7 +770,7 @@ static void test_starved(void **state)
 static void test_starved_goes_on(void **state)
 {
     (void)state;
-    enum { ALONE, SHORT, EVERYBODY, NOBODY_WAITS, CASES };
+    enum { ALONE, SHORT, EVERYBODY, NOBODY_WAITS, ONE_QUOTA, CASES };
     for (int what = 0; what < CASES; what++) {
         scene_begin(&s, 8, 4, 0);
         scene_comm(&s, WORLD, "dp", 0, 1, 8);
@@ -784,6 +784,8 @@ static void test_starved_goes_on(void **state)
         struct verdict_process *p = &s.f.ranks[3].process;
         *p = (struct verdict_process){.run = VERDICT_RUN_RUNS, .sample_ns = SEC(what == SHORT ? 1 : 6), .queue_permille = 970};
         snprintf(p->cgroup, sizeof p->cgroup, "/job (a quota of 1 %% of a processor)");
+        if (what == ONE_QUOTA) /* the whole job has it */
+            memcpy(s.f.ranks[1].process.cgroup, p->cgroup, sizeof p->cgroup);
         scene_sign(&s, WORLD);
         if (what == ALONE)
             must_say(VERDICT_KIND_SLOW_RANK, 3, name(3), "holds the others up", "had no processor for 97 % of the last 6.0 s",
