@@ -27,7 +27,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OURS = peers.Peer("unisono", "Unisono", "as delivered; ranks bound", None)
 REFUSED = peers.Peer("unisono-refused", "Unisono, process_vm_readv refused", "process_vm_readv refused by the kernel; ranks bound", None,
                      lambda folder, job: {"BENCH_REFUSE": "1"})
-RAW = peers.Peer("raw", "raw TCP", "one connection, both directions at once, one thread that polls; sums as chunks come in", None)
+RAW = [peers.Peer("raw-%dk" % k, "raw TCP, %d KB" % k, "one connection, both directions at once, one thread that polls, at most %d KB a system call; sums "
+                  "as pieces come in" % k, None, lambda folder, job, k=k: {"BENCH_CHUNK": str(k << 10)}) for k in (32, 128, 512)]
 MOST_KEPT = 4 << 20  # larger buffers are given back after each measurement, as those of all ranks of all implementations add up
 
 
@@ -125,13 +126,12 @@ def facts(run):
 # ---- groups ------------------------------------------------------------------------------------------------------------------------
 
 def worker_of(run, peer):
-    return {"unisono": run.args.worker, "unisono-refused": run.args.worker, "raw": run.args.raw}.get(peer.name) or peer.worker(run.args.folder)
+    if peer in RAW:
+        return run.args.raw
+    return run.args.worker if peer in (OURS, REFUSED) else peer.worker(run.args.folder)
 
 
 def open_group(run, peer, job, limit_s=60):
-    if job.hosts and peer.command:
-        peer = peers.Peer(peer.name, peer.title, peer.settings, None, peer.environment,
-                          lambda folder, j, command=peer.command: hosts.from_switch(j) + command(folder, j))
     return groups.Group(peer.name, job.size, groups.starter(peer, run.args.folder, job, worker_of(run, peer)), limit_s)
 
 
@@ -196,7 +196,7 @@ def run_block(run, where, implementations, job, some_sizes):
 def useful(name, cell):
     if name == "unisono-refused":
         return cell.coll == "all_reduce"
-    return name != "raw" or cell.coll in ("all_reduce", "all_gather", "send_recv", "broadcast")
+    return not name.startswith("raw") or cell.coll in ("all_reduce", "all_gather", "send_recv", "broadcast")
 
 
 def memory(run, implementations):
@@ -278,7 +278,7 @@ def main():
         print("bench: without %s: %s" % (name, why), file=sys.stderr)
     run = Run(args)
     run.write(machine())
-    run.write({"what": "peers", "missing": missing, "settings": {p.name: [p.title, p.settings] for p in [OURS, REFUSED, RAW] + peers.PEERS}})
+    run.write({"what": "peers", "missing": missing, "settings": {p.name: [p.title, p.settings] for p in [OURS, REFUSED] + RAW + peers.PEERS}})
     others = [p for p in peers.PEERS if p.name in there]
     everyone = ([OURS] if "unisono" in wanted else []) + others
     if "host" in parts:
@@ -296,7 +296,7 @@ def main():
                 if job_hosts is None:
                     run.say("network namespaces cannot be made here: nothing is measured between hosts")
                     break
-                raw = [RAW] if n == 2 and RAW.name in wanted else []
+                raw = RAW if n == 2 and "raw" in wanted else []
                 run_block(run, "%d hosts" % n, everyone + raw, peers.Job(n, n > args.processors, args.folder, **job_hosts), some_sizes)
     run.file.close()
     report.write(run.path, args.results)

@@ -8,7 +8,7 @@ from cells import words
 from statistics_of import geometric_mean, ratio
 
 Check = collections.namedtuple("Check", "aim limit figure reached")
-OURS, REFUSED, RAW = "unisono", "unisono-refused", "raw"
+OURS, REFUSED = "unisono", "unisono-refused"
 WHOLE = ("openmpi", "openmpi-ucx", "mpich", "gloo", "gloo-poll")
 
 
@@ -98,7 +98,7 @@ def between_hosts(data):
         cells = [c for c in data.cells(where="2 hosts", ranks=2, coll=coll) if c.bytes >= 1 << 20]
         what = "raw TCP in both directions with a sum over half the bytes" if coll == "all_reduce" else "raw TCP in both directions"
         yield worst("%s between 2 hosts, from 1 MB: time against %s" % (coll.replace("_", "-"), what), "%.2f (a share of %d %%)" % (1 / share, share * 100),
-                    [(words(c.bytes), data.times[c].get(OURS), data.times[c].get(RAW), 1 / share) for c in cells])
+                    [(words(c.bytes), data.times[c].get(OURS), data.best_raw(c), 1 / share) for c in cells])
 
 
 def joining(data):

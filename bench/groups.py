@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+import hosts
+
 
 class Failed(Exception):
     pass
@@ -166,12 +168,13 @@ def starter(peer, folder, job, worker):
     def start(path, meeting):
         own = peer.environment(folder, job)
         if peer.command:
-            return [(peer.command(folder, job) + [worker], own)]
+            before = hosts.from_switch(job) if job.hosts else []
+            return [(before + peer.command(folder, job) + [worker], own)]
         each = job.size // len(job.hosts) if job.hosts else job.size
         made = []
         for r in range(job.size):
             env = dict(own, BENCH_RANK=str(r), BENCH_SIZE=str(job.size))
-            env.update(UNISONO_RANK=str(r), UNISONO_SIZE=str(job.size), UNISONO_FILE=os.path.join(meeting, "meet"))
+            env.update(CCL_LOCAL_RANK=str(r % each), UNISONO_RANK=str(r), UNISONO_SIZE=str(job.size), UNISONO_FILE=os.path.join(meeting, "meet"))
             made.append((([job.agent, job.hosts[r // each]] if job.hosts else []) + [worker], env))
         return made
     return start

@@ -53,7 +53,7 @@ def made(count):
             f.write(AGENT % name)
         os.chmod(agent, 0o755)
         addresses = [NET % n for n in range(1, count + 1)]
-        yield {"hosts": addresses, "addresses": addresses, "ifname": "host", "agent": agent}
+        yield {"hosts": addresses, "switch": NET % 254, "ifname": "host", "agent": agent}
     finally:
         for space in spaces:
             subprocess.run(["ip", "netns", "del", space], stderr=subprocess.DEVNULL)

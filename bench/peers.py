@@ -36,12 +36,12 @@ class Missing(Exception):
 
 
 class Job:
-    """What a group of ranks is started for. hosts: names of network namespaces, None for one host; ifname: their interface;
-    addresses: one a host; agent: a program "agent HOST COMMAND ..." that runs a command on a host."""
+    """What a group of ranks is started for. hosts: addresses in network namespaces, None for one host; ifname: their interface;
+    switch: the launcher's address, which all reach; agent: a program "agent HOST COMMAND ..." that runs a command on a host."""
 
-    def __init__(self, size, crowded, folder, hosts=None, ifname=None, addresses=None, agent=None):
+    def __init__(self, size, crowded, folder, hosts=None, ifname=None, switch=None, agent=None):
         self.size, self.crowded, self.folder = size, crowded, folder
-        self.hosts, self.ifname, self.addresses, self.agent = hosts, ifname, addresses, agent
+        self.hosts, self.ifname, self.switch, self.agent = hosts, ifname, switch, agent
 
 
 # ---- getting them --------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,12 @@ def install_ucc(folder, options):
 
 
 def install_oneccl(folder, options):
-    raise Missing("no program for it is here yet")
+    """The static library for processors alone; the shared one of the wheel wants a SYCL runtime."""
+    place = wheels(folder, "oneccl", ["oneccl-cpu", "oneccl-cpu-devel", "intel-cmplr-lib-rt"])
+    lib = os.path.join(place, "lib")
+    build_worker(folder, "oneccl", ["g++"], "oneccl.cpp", ["-std=c++17", "-I" + os.path.join(place, "include")],
+                 [os.path.join(lib, "ccl", "cpu", "lib", "libccl.a")] + [os.path.join(lib, n) for n in (
+                     "libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")] + ["-Wl,-rpath," + lib, "-lhwloc", "-ldl", "-lpthread"])
 
 
 # ---- starting them -------------------------------------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ def hydra(place):
     def command(folder, job):
         argv = [os.path.join(folder, place, "bin", "mpiexec.hydra"), "-n", str(job.size)]
         if job.hosts:
-            argv += ["-launcher", "ssh", "-launcher-exec", job.agent, "-hosts", ",".join(job.hosts), "-ppn",
+            argv += ["-localhost", job.switch, "-launcher", "ssh", "-launcher-exec", job.agent, "-hosts", ",".join(job.hosts), "-ppn",
                      str(job.size // len(job.hosts))]
         return argv
     return command
@@ -182,6 +187,17 @@ def ucc_environment(folder, job):
     return {"UCX_TLS": "tcp,self" if job.hosts else "shm,self", "UCX_NET_DEVICES": job.ifname or "all", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
+def oneccl_environment(folder, job):
+    own = {"CCL_ATL_TRANSPORT": "ofi", "CCL_WORKER_OFFLOAD": "0", "CCL_WORKER_WAIT": "0", "CCL_LOG_LEVEL": "error",
+           "CCL_PROCESS_LAUNCHER": "none", "CCL_LOCAL_SIZE": str(job.size if not job.hosts else job.size // len(job.hosts)),
+           "CCL_ATL_SHM": "0" if job.hosts else "1", "FI_PROVIDER": "tcp" if job.hosts else "shm"}
+    if job.hosts:
+        own.update(FI_TCP_IFACE=job.ifname, CCL_KVS_IFACE=job.ifname)
+    if job.crowded:
+        own["CCL_YIELD"] = "sched_yield"
+    return own
+
+
 def gloo_environment(kind):
     return lambda folder, job: {"BENCH_GLOO": kind, "BENCH_IFACE": job.ifname or "lo"}
 
@@ -199,7 +215,8 @@ PEERS = [
     Peer("gloo-poll", "Gloo, polling", "older interface: halving-doubling, pairs polled by the caller, no loop thread at work",
          install_gloo("gloo-poll"), gloo_environment("poll")),
     Peer("ucc", "UCC over UCX", "UCX_TLS=shm,self; one process-wide team", install_ucc, ucc_environment),
-    Peer("oneccl", "oneCCL", "", install_oneccl),
+    Peer("oneccl", "oneCCL", "CCL_ATL_TRANSPORT=ofi over the distribution's libfabric (FI_PROVIDER=shm on one host, tcp between hosts), "
+         "CCL_WORKER_OFFLOAD=0, no affinity of its own", install_oneccl, oneccl_environment),
 ]
 
 

@@ -8,7 +8,7 @@ import statistics
 from cells import time_words, words
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 190, 30, 45
-COLOURS = {"unisono": "#c0143c", "unisono-refused": "#e58ca0", "raw": "#222222", "openmpi": "#1f77b4", "openmpi-ucx": "#6baed6",
+COLOURS = {"unisono": "#c0143c", "unisono-refused": "#e58ca0", "openmpi": "#1f77b4", "openmpi-ucx": "#6baed6",
            "mpich": "#2ca02c", "intelmpi": "#9467bd", "gloo": "#ff7f0e", "gloo-poll": "#bcbd22", "ucc": "#8c564b", "oneccl": "#17becf"}
 LIMIT = "limit"
 
@@ -57,7 +57,7 @@ def draw(data, cells, folder, titles):
             x_of(s), TOP, HEIGHT - BOTTOM, x_of(s), HEIGHT - BOTTOM + 16, words(s)))
     order = sorted(lines, key=lambda n: (n != "unisono", n == LIMIT, n))
     for i, n in enumerate(order):
-        colour, dash = COLOURS.get(n, "#222222"), ' stroke-dasharray="5 4"' if n in (LIMIT, "raw") else ""
+        colour, dash = COLOURS.get(n, "#222222"), ' stroke-dasharray="5 4"' if n == LIMIT or n.startswith("raw") else ""
         path = " ".join("%s%.1f %.1f" % ("L" if k else "M", x_of(s), y_of(t)) for k, (s, t) in enumerate(lines[n]))
         wide = 2.6 if n == "unisono" else 1.4
         out.append('<path d="%s" fill="none" stroke="%s" stroke-width="%.1f"%s/>' % (path, colour, wide, dash))

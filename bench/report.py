@@ -16,7 +16,11 @@ import plots
 from cells import COLLS, Cell, time_words, words
 from statistics_of import interval, ratio
 
-OURS, REFUSED, RAW = "unisono", "unisono-refused", "raw"
+OURS, REFUSED = "unisono", "unisono-refused"
+
+
+def is_raw(name):
+    return name.startswith("raw-")
 
 
 def read_rows(path):
@@ -39,7 +43,7 @@ class Data:
         for row in rows:
             if row["what"] == "cell":
                 self._cell(row, Cell(*row["cell"]))
-        self.peers = [n for n in self.names() if n not in (OURS, REFUSED, RAW)]
+        self.peers = [n for n in self.names() if n not in (OURS, REFUSED) and not is_raw(n)]
 
     def _cell(self, row, cell):
         self.rounds = max(self.rounds, row["round"] + 1)
@@ -66,6 +70,10 @@ class Data:
         """(name, values) of the peer with the least median, or None."""
         known = [(statistics.median(v), n, v) for n, v in self.times[cell].items() if n in (among or self.peers)]
         return min(known)[1:] if known else None
+
+    def best_raw(self, cell):
+        known = [(statistics.median(v), v) for n, v in self.times[cell].items() if is_raw(n)]
+        return min(known)[1] if known else None
 
     def best_floor(self, cell, memory="ordinary"):
         """(name, values) of the prototype and chunk with the least median."""
@@ -154,7 +162,7 @@ def machine_limits(data):
 
 def table(data, cells, with_floor):
     others = [n for n in data.peers if any(n in data.times[c] for c in cells)]
-    extra = [n for n in (REFUSED, RAW) if any(n in data.times[c] for c in cells)]
+    extra = [n for n in data.names() if (n == REFUSED or is_raw(n)) and any(n in data.times[c] for c in cells)]
     named = titles(data)
     yield "| size | Unisono | best other | ratio to it |" + (" limit | ratio to it |" if with_floor else "") + "".join(
         " %s |" % named.get(n, n) for n in extra + others)

@@ -19,7 +19,8 @@
 #include "floor_kernels.h"
 #include "worker.h"
 
-enum { CHUNK = 256 << 10 };
+enum { CHUNK_MAX = 1 << 20 };
+static size_t chunk; /* BENCH_CHUNK: most bytes of one system call */
 static int me, wire = -1;
 
 static int own_address(struct sockaddr_in *a)
@@ -42,6 +43,11 @@ int peer_join(int *rank, int *size)
     struct sockaddr_in mine = {0}, all[2];
     socklen_t length = sizeof mine;
     me = *rank;
+    chunk = strtoul(worker_setting("CHUNK", "65536"), NULL, 10);
+    if (chunk == 0 || chunk > CHUNK_MAX || chunk % sizeof(float)) {
+        fprintf(stderr, "raw: BENCH_CHUNK is a number of whole floats up to %d bytes\n", CHUNK_MAX);
+        return -1;
+    }
     if (*size != 2 || own_address(&mine) != 0) {
         fprintf(stderr, "raw: two ranks with an interface each are needed\n");
         return -1;
@@ -80,7 +86,7 @@ static size_t some(ssize_t n)
 
 static size_t at_most(size_t bytes)
 {
-    return bytes < CHUNK ? bytes : CHUNK;
+    return bytes < chunk ? bytes : chunk;
 }
 
 static void both_ways(const char *out, size_t out_bytes, char *in, size_t in_bytes)
@@ -97,7 +103,7 @@ static void both_ways(const char *out, size_t out_bytes, char *in, size_t in_byt
 /* The peer's half goes out first, then one's own as far as it is summed; in comes one's own half, then the peer's sums. */
 static void sum_both_ways(const struct call *c)
 {
-    static float piece[CHUNK / sizeof(float)];
+    static float piece[CHUNK_MAX / sizeof(float)];
     size_t bytes = c->count * sizeof(float), first = c->count / 2 * sizeof(float);
     size_t mine = me == 0 ? first : bytes - first, theirs = bytes - mine, mine_at = me == 0 ? 0 : first, theirs_at = first - mine_at;
     const char *send_at = (const char *)c->send;
