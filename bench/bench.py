@@ -182,6 +182,8 @@ def run_block(run, where, implementations, job, some_sizes):
         for turn in range(run.args.rounds):
             for cell in work:
                 names = [p.name for p in implementations if cell.kind != "lent" or p.name == "unisono"]
+                if not names:
+                    continue
                 names = names[turn % len(names):] + names[:turn % len(names)]
                 if where == "host" and job.size == 2 and cell.coll == "all_reduce" and cell.kind == "out of place":
                     floors(run, cell, turn)

@@ -138,7 +138,8 @@ class Group:
         self.errors.flush()
         self.errors.seek(0)
         text = self.errors.read()[-600:].strip()
-        return ": " + text if text else ""
+        ended = ["status %d" % p.returncode for p in self.started if p.poll()]
+        return "".join(": " + t for t in [", ".join(ended), text] if t)
 
     def close(self, hard=False):
         if not hard:

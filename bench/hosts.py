@@ -21,7 +21,7 @@ def from_switch(job):
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
-exec ip netns exec "%s-${host##*.}" unshare --uts sh -c 'hostname "node$1"; shift; eval "exec $*"' sh "${host##*.}" "$@"
+exec ip netns exec "%s-${host##*.}" unshare --uts sh -c 'hostname "node$1"; shift; eval "$*"' sh "${host##*.}" "$@"
 """
 
 

@@ -157,6 +157,8 @@ def open_mpi(pml):
                      job.ifname, "--mca", "plm", "ssh", "--prtemca", "plm_ssh_agent", job.agent]
         else:
             argv += ["--host", "localhost:%d" % job.size]
+        if job.hosts and pml == "ucx":
+            argv += ["-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=" + job.ifname]
         return argv + ["-x", "BENCH_SOCKET"]
     return command
 
@@ -172,7 +174,10 @@ def hydra(place):
 
 
 def mpich_environment(folder, job):
-    return {"MPIR_CVAR_ENABLE_GPU": "0", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1" if job.crowded else "0"}
+    own = {"MPIR_CVAR_ENABLE_GPU": "0", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1" if job.crowded else "0"}
+    if job.hosts:  # namespaces of one kernel: its transports would find shared memory
+        own.update(UCX_TLS="tcp,self", UCX_NET_DEVICES=job.ifname, FI_PROVIDER="tcp", FI_TCP_IFACE=job.ifname)
+    return own
 
 
 def intel_environment(folder, job):
@@ -180,11 +185,16 @@ def intel_environment(folder, job):
     own = {"I_MPI_ROOT": at, "I_MPI_PIN": "0", "I_MPI_FABRICS": "shm", "I_MPI_HYDRA_BOOTSTRAP": "fork"}
     if job.crowded:
         own["I_MPI_THREAD_YIELD"] = "3"
+    if job.hosts:
+        own.update(I_MPI_FABRICS="shm:ofi", I_MPI_OFI_LIBRARY_INTERNAL="0", FI_PROVIDER="tcp", FI_TCP_IFACE=job.ifname)
+        del own["I_MPI_HYDRA_BOOTSTRAP"]
     return own
 
 
 def ucc_environment(folder, job):
-    return {"UCX_TLS": "tcp,self" if job.hosts else "shm,self", "UCX_NET_DEVICES": job.ifname or "all", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+    """Its modules are to take the UCX they were built with, not the distribution's."""
+    ucx = [at for at, _, names in os.walk(os.path.join(folder, "ucx", "lib")) if "libucp.so.0" in names]
+    return {"LD_LIBRARY_PATH": ":".join(ucx), "UCX_TLS": "tcp,self" if job.hosts else "shm,self", "UCX_NET_DEVICES": job.ifname or "all", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
 def oneccl_environment(folder, job):
