@@ -14,12 +14,17 @@
  * messages are under way, a whole block is free, and the next one always fits. That is the credit that the plan was proved with;
  * to wait for longer messages of an earlier operation is to wait for a change of geometry. Messages up to NEAR_UNIT stay at the
  * beginning of the room, in the innermost caches.
+ *
+ * Reach. The first touch of a page costs microseconds, as much as the message in it. So the room is not used whole from the
+ * start: k blocks, and after each time round an eighth more, touched in one go.
  */
 #include "net_private.h"
 #include "net_tcp.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define NEAR_UNIT 4096u
 #define NEAR_ROOM (8 * NEAR_UNIT) /* the beginning of the room, where they stay */
@@ -86,6 +91,17 @@ int net_slowest_reader(const struct net_end *e)
     return e->nreaders ? e->comm->group[slowest] : -1;
 }
 
+/* Use more of the room. A kernel without MADV_POPULATE_WRITE (before 5.14) leaves it to the first touch of each page. */
+static void reach_further(struct net_end *e)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)e->payload + e->reach;
+    size_t step = MAX(e->reach / 8 / e->stride, 1) * e->stride, least = (size_t)e->promised * e->stride;
+    e->reach = MIN(MAX(e->reach + step, least), e->room);
+    from = (from + page - 1) / page * page; /* what is before, somebody has touched */
+    if ((uintptr_t)e->payload + e->reach > from)
+        (void)madvise((void *)from, (uintptr_t)e->payload + e->reach - from, MADV_POPULATE_WRITE);
+}
+
 /* Sender: carve and publish the new slots once the old ones are all free. */
 static bool publish_slots(struct net_end *e)
 {
@@ -110,6 +126,7 @@ static bool publish_slots(struct net_end *e)
         e->extent = x;
         e->offset = offset;
         e->capacity = need;
+        e->reach = 0;
     }
     e->heads = (struct net_slot *)(e->extent->base + e->offset);
     e->payload = (char *)(e->heads + e->k);
@@ -118,6 +135,9 @@ static bool publish_slots(struct net_end *e)
         atomic_store_explicit(&e->heads[i].flag, net_flag(e->next - 1, 0), memory_order_relaxed);
     e->slot = 0;
     e->at = e->clear = 0;
+    e->reach = MIN(e->reach, e->room) / e->stride * e->stride; /* has been touched */
+    if (e->reach < (size_t)e->promised * e->stride)
+        reach_further(e);
     e->shaped_at = e->next - 1;
     struct net_place *p = region_place(c->opt.region, e->peer, e->channel, e->group);
     p->k = (uint32_t)e->k;
@@ -162,7 +182,7 @@ static bool find_slots(struct net_end *e)
 /* As far as the room is free from `at` on: to the first payload that somebody may still read. */
 static size_t clear_from(const struct net_end *e, size_t at)
 {
-    size_t clear = e->room;
+    size_t clear = e->reach;
     uint32_t under_way = e->next - 1 - e->freed;
     int slot = e->slot;
     for (uint32_t i = 0; i < under_way; i++) {
@@ -180,14 +200,17 @@ static bool find_room(struct net_end *e, uint64_t bytes)
 {
     size_t unit = net_unit(bytes), at = net_place_at(e, bytes);
     bool near = unit <= NEAR_UNIT;
-    if (at + unit > e->room || (near && at == NEAR_ROOM))
+    bool round = at + unit > e->reach;
+    if (round || (near && at == NEAR_ROOM))
         at = 0;
     size_t clear = clear_from(e, at);
     if (at + unit > clear && e->next - 1 - e->freed < (uint32_t)e->promised)
-        for (at = 0; at + unit <= e->room && at + unit > (clear = clear_from(e, at)); at += unit)
+        for (at = 0; at + unit <= e->reach && at + unit > (clear = clear_from(e, at)); at += unit)
             ;
     if (at + unit > clear)
         return false;
+    if (round && e->reach < e->room)
+        reach_further(e); /* from the next time round on */
     e->at = at;
     e->clear = near && at < NEAR_ROOM ? MIN(clear, NEAR_ROOM) : clear;
     return true;
