@@ -4,7 +4,7 @@
 # process that speaks for its host stopped, and when a host does not answer. Hosts are namespaces of network and processes, so that
 # nobody sees the others' processes. Usage: why.sh UNISONO WHY_RANK. Exit status 77: not possible here.
 set -eu
-unisono=$1 program=$2
+unisono=$(realpath "$1") program=$(realpath "$2")
 . "$(dirname "$0")/common.sh"
 need_namespaces
 unshare --pid --fork --mount-proc true 2>/dev/null || skip "this system makes no process namespaces"

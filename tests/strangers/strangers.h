@@ -41,6 +41,8 @@ void attack_run(struct ground *g, enum attack a, uint64_t seed); /* until g->sto
 int attack_connect(uint16_t port);
 /* A handshake as the initiator, made by hand; UNO_OK: the other side took it. */
 uno_err attack_shake(int fd, const struct auth_key *key, const struct auth_hello *hello);
+/* Both, and again if need be; -1: no. */
+int attack_enter(uint16_t port, const struct auth_key *key, const struct auth_hello *hello);
 /* The ports on which these processes listen. */
 int listening_ports(const pid_t *pids, int npids, uint16_t *ports, int most);
 

@@ -164,7 +164,7 @@ static bool tell_data(struct ground *g, const struct data_lie *lie)
     struct tcp_frame f = lie->f;
     f.comm_id = hash_mix(job, 1);
     f.source = 1;
-    bool told = listening_ports(g->ranks, 1, ports, PORTS) == 1 && (fd = attack_connect(ports[0])) >= 0 && attack_shake(fd, &key, &h) == UNO_OK &&
+    bool told = listening_ports(g->ranks, 1, ports, PORTS) == 1 && (fd = attack_enter(ports[0], &key, &h)) >= 0 &&
                 send(fd, &f, sizeof f, MSG_NOSIGNAL) == (ssize_t)sizeof f;
     size_t more = f.type == TCP_CONTROL || f.type == TCP_DATA ? MIN(f.length, sizeof lie->payload) : 0;
     told = told && send(fd, lie->payload, more, MSG_NOSIGNAL) == (ssize_t)more;
@@ -209,7 +209,7 @@ static bool tell_boot(struct ground *g, const struct boot_lie *lie)
     ports[0] = id.port;
     usleep(200000); /* the others first */
     struct auth_hello h = {.role = AUTH_BOOT, .job = job, .from = 2, .to = 0, .extra = 3};
-    told = told && (fd = attack_connect(ports[0])) >= 0 && attack_shake(fd, &key, &h) == UNO_OK &&
+    told = told && (fd = attack_enter(ports[0], &key, &h)) >= 0 &&
            sock_send_all(fd, &lie->join, sizeof lie->join, clock_after(2)) == UNO_OK;
     if (told && lie->join.bytes == sizeof who)
         told = sock_send_all(fd, &who, sizeof who, clock_after(2)) == UNO_OK;
