@@ -33,9 +33,8 @@ static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const stru
                        coll_name((uno_coll)own->coll), peer, coll_name((uno_coll)e->coll));
     struct text mine = {0}, theirs = {0};
     uno_coll coll = (uno_coll)own->coll;
-    bool rooted = coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-    add_difference(&mine, rooted, own, e);
-    add_difference(&theirs, rooted, e, own);
+    add_difference(&mine, coll_has_root(coll), own, e);
+    add_difference(&theirs, coll_has_root(coll), e, own);
     uno_err err;
     if (mine.s && theirs.s)
         err = err_set(UNO_ERR_MISMATCH, "%s #%u: rank %d passes%s, rank %d passes%s", coll_name(coll), number, c->rank, mine.s, peer,

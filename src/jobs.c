@@ -138,16 +138,6 @@ static const char *word(const char *const *words, size_t n, unsigned value)
 }
 #define WORD(words, value) word(words, ARRAY_LEN(words), value)
 
-static bool has_op(uint8_t coll)
-{
-    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
-}
-
-static bool has_root(uint8_t coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 static int job_rank_of(const struct verdict_comm *c, int32_t comm_rank)
 {
     if (comm_rank < 0 || comm_rank >= c->size)
@@ -159,7 +149,8 @@ static void show_call(uno_job_call *to, const struct verdict_event *e, const str
 {
     static const char *const states[] = {"", "running", "done", "failed"};
     *to = (uno_job_call){.number = e->number, .coll = coll_name((uno_coll)e->coll), .type = type_name((uno_type)e->type),
-                         .op = has_op(e->coll) ? op_name(e->op) : "", .root = has_root(e->coll) ? e->root : -1, .count = e->count,
+                         .op = coll_reduces((uno_coll)e->coll) ? op_name(e->op) : "",
+                         .root = coll_has_root((uno_coll)e->coll) ? e->root : -1, .count = e->count,
                          .bytes = e->count * uno_type_bytes((uno_type)e->type), .state = WORD(states, e->state), .site = e->site,
                          .waits_for = job_rank_of(c, e->waits_for), .moved_bytes = e->bytes_moved, .total_bytes = e->bytes_total,
                          .start_ns = e->start_ns, .end_ns = e->end_ns, .wait_since_ns = e->wait_since_ns};

@@ -171,7 +171,7 @@ static uno_err make_rotated(const struct plan_params *params, struct plan **plan
 
 static uno_err make(const uno_plan_params *p, const int *host_of, struct plan **plan)
 {
-    bool rooted = p->coll == UNO_BROADCAST || p->coll == UNO_REDUCE || p->coll == UNO_GATHER || p->coll == UNO_SCATTER;
+    bool rooted = coll_has_root(p->coll);
     struct plan_params params = {.coll = p->coll, .nranks = p->nranks, .channels = p->channels ? p->channels : 1,
                                  .root = rooted ? p->root : 0, .host_of = host_of};
     if (!p->algo)

@@ -40,24 +40,14 @@ static id128 arrays_hash(const uno_comm *comm, const struct request *req, const 
     return h;
 }
 
-static bool reduces(uno_coll coll)
-{
-    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
-}
-
-static bool rooted(uno_coll coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 static struct key key_of(const uno_comm *comm, const struct request *req, const struct request *recv_req)
 {
     struct key k;
     memset(&k, 0, sizeof k); /* compared as bytes */
     k.coll = req->coll;
     k.type = req->type;
-    k.op = reduces(req->coll) ? MIN(req->op, UNO_OP_DYNAMIC) : 0;
-    k.root = rooted(req->coll) ? req->root : 0;
+    k.op = coll_reduces(req->coll) ? MIN(req->op, UNO_OP_DYNAMIC) : 0;
+    k.root = coll_has_root(req->coll) ? req->root : 0;
     k.count = req->count;
     k.lent = req->coll == UNO_ALL_REDUCE && comm->lent;
     if (req->counts)

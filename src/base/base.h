@@ -141,6 +141,9 @@ const char *text_nearest(const char *word, const char *const *names, size_t coun
 const char *type_name(uno_type type);   /* "float32"; "?" if unknown */
 const char *op_name(int op);            /* "sum"; "premulsum" for dynamic ones */
 const char *coll_name(uno_coll coll);   /* "all_reduce" */
+bool coll_has_root(uno_coll coll);
+bool coll_reduces(uno_coll coll);       /* has a reduction operator */
+bool coll_is_v(uno_coll coll);          /* has counts per rank */
 uno_err type_parse(const char *s, uno_type *type); /* also nccl-tests' words: float, half, double, ... */
 uno_err coll_parse(const char *s, uno_coll *coll); /* also "allreduce", "all-reduce", "all_reduce_perf" */
 

@@ -53,6 +53,21 @@ const char *op_name(int op)
     return op >= 0 && op < UNO_OP_COUNT ? ops[op] : "?";
 }
 
+bool coll_has_root(uno_coll coll)
+{
+    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
+}
+
+bool coll_reduces(uno_coll coll)
+{
+    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
+}
+
+bool coll_is_v(uno_coll coll)
+{
+    return coll == UNO_ALL_GATHER_V || coll == UNO_REDUCE_SCATTER_V || coll == UNO_ALL_TO_ALL_V;
+}
+
 const char *coll_name(uno_coll coll)
 {
     return (unsigned)coll < UNO_COLL_COUNT ? colls[coll] : "?";

@@ -174,8 +174,7 @@ uno_err exec_compile(struct exec_env *env, const struct exec_choice *choice, con
     p->block_bytes = req->count * p->elem_bytes;
     p->root = req->root;
     uno_err err = UNO_OK;
-    if (req->coll == UNO_ALL_REDUCE || req->coll == UNO_REDUCE || req->coll == UNO_REDUCE_SCATTER ||
-        req->coll == UNO_REDUCE_SCATTER_V) {
+    if (coll_reduces(req->coll)) {
         p->reduce = reduce_find(req->type, req->op, true);
         if (!p->reduce)
             err = err_set(UNO_ERR_TYPE, "%s is not defined for %s", op_name(req->op), type_name(req->type));

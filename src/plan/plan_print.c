@@ -81,7 +81,7 @@ static void add_head(struct text *t, const struct plan *plan)
     int hosts = count_hosts(plan);
     text_add(t, "plan %s: %s over %d ranks on %d host%s", plan->name, coll_name(plan->coll), plan->nranks, hosts,
              hosts == 1 ? "" : "s");
-    if (plan_coll_rooted(plan->coll))
+    if (coll_has_root(plan->coll))
         text_add(t, ", root %d", plan->root);
     text_add(t, ", %d chunk%s%s, %d channel%s, %d slots a connection, %s%s%s, id %016llx%016llx\n", plan->parts,
              plan->parts == 1 ? "" : "s", plan_coll_blocks(plan->coll) ? " a block" : "", plan->channels,

@@ -6,11 +6,6 @@
 
 const char *const plan_buf_names[] = {"", "in", "out", "scratch"};
 
-bool plan_coll_rooted(uno_coll coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 bool plan_coll_blocks(uno_coll coll)
 {
     return coll == UNO_ALL_GATHER || coll == UNO_REDUCE_SCATTER || coll == UNO_ALL_TO_ALL || coll == UNO_GATHER ||
@@ -50,8 +45,7 @@ uno_err plan_import_begin(struct plan *plan, const char *where)
                        PLAN_MAX_CHUNKS / blocks, blocks);
     if (plan->root < 0 || plan->root >= plan->nranks)
         return err_set(UNO_ERR_PARSE, "%.200s: root %d is outside 0 to %d", where, plan->root, plan->nranks - 1);
-    plan->needs_reduce = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_REDUCE || plan->coll == UNO_REDUCE_SCATTER ||
-                         plan->coll == UNO_BARRIER;
+    plan->needs_reduce = coll_reduces(plan->coll) || plan->coll == UNO_BARRIER;
     plan->progs = mem_array((size_t)plan->nranks, sizeof *plan->progs);
     if (plan->progs && !plan->host_of)
         plan->host_of = mem_array((size_t)plan->nranks, sizeof *plan->host_of);

@@ -24,8 +24,6 @@ void plan_set_name(struct plan *plan, const char *name);
 void plan_add_escaped(struct text *out, const char *s, bool xml);
 /* Check coll, ranks, parts, root of an import and make its empty programs. UNO_ERR_PARSE, UNO_ERR_MEMORY. */
 uno_err plan_import_begin(struct plan *plan, const char *where);
-/* Whether a collective has a root. */
-bool plan_coll_rooted(uno_coll coll);
 /* Whether blocks are per rank (all_gather, ...), not one row. */
 bool plan_coll_blocks(uno_coll coll);
 /* The shape that the operands give: of what is written if that is in `in` or `out`, else of what is read, else 0. */

@@ -123,7 +123,7 @@ static void add_algo(struct text *out, const struct plan *plan, int channels)
                   "outofplace=\"%d\" ",
              plan->k_claimed >= 8 ? "LL" : "Simple", channels, plan_shapes(plan), plan->nranks, coll_xml_names[plan->coll],
              plan->in_place_ok, plan->out_of_place_ok);
-    if (plan_coll_rooted(plan->coll))
+    if (coll_has_root(plan->coll))
         text_add(out, "root=\"%d\" ", plan->root);
     text_add(out, "minBytes=\"0\" maxBytes=\"%lld\">\n", (long long)INT64_MAX);
 }

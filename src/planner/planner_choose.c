@@ -194,7 +194,7 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
 {
     uno_coll coll = planner_plain(req->coll);
     bool root_given = strcmp(planner_algos[algo].name, "two_level") == 0; /* its shape depends on who shares a host */
-    int root = planner_rooted(coll) ? req->root : 0;
+    int root = coll_has_root(coll) ? req->root : 0;
     *c = (struct planner_candidate){.channels = channels, .algo = algo};
     TRY(keep(p, algo, coll, channels, root_given ? root : 0, &c->kept));
     if (!c->kept)
@@ -258,7 +258,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
     *list = (struct planner_candidates){.best = -1};
     if ((unsigned)req->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_ARG, "%d is not a collective", (int)req->coll);
-    if (planner_rooted(req->coll) && (req->root < 0 || req->root >= p->settings.nranks))
+    if (coll_has_root(req->coll) && (req->root < 0 || req->root >= p->settings.nranks))
         return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", req->root, p->settings.nranks - 1);
     uno_coll coll = planner_plain(req->coll);
     TRY(propose_of(p, req, fitting(req->coll) & p->allowed[coll], list));

@@ -126,9 +126,9 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
         net = MIN(hops, rounds_between(plan) * times + (folds ? 2 : 0));
     } else if (strcmp(algo, "flat2") == 0) {
         hops = net = 2;
-        load->relays = planner_rooted(plan->coll) ? 2 : 0;
+        load->relays = coll_has_root(plan->coll) ? 2 : 0;
     } else if (strcmp(algo, "flat") == 0) {
-        load->relays = planner_rooted(plan->coll) ? 1 : 0; /* who receives begins when the sender has ended its tile */
+        load->relays = coll_has_root(plan->coll) ? 1 : 0; /* who receives begins when the sender has ended its tile */
     } else if (strcmp(algo, "two_level") == 0) {
         bool passes = plan->coll == UNO_ALL_TO_ALL || plan->coll == UNO_GATHER || plan->coll == UNO_SCATTER;
         hops = passes ? 2 : plan->coll == UNO_ALL_REDUCE ? 4 : 3;

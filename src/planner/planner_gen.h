@@ -29,8 +29,6 @@ bool planner_two_level_fits(const struct plan_params *p);
 int planner_two_level_parts(const struct plan_params *p);
 uno_err planner_two_level_generate(const struct plan *plan, int rank, struct plan_prog *prog);
 
-bool planner_rooted(uno_coll coll); /* does the collective have a root? */
-
 /* ---- short forms -------------------------------------------------------------------------------------- */
 static inline int gen_mod(int a, int n) { return (a % n + n) % n; }
 

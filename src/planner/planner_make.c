@@ -54,11 +54,6 @@ const struct planner_algo planner_algos[] = {
 };
 const int planner_algo_count = ARRAY_LEN(planner_algos);
 
-bool planner_rooted(uno_coll coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 static const struct planner_algo *find_algo(const char *name)
 {
     for (int i = 0; i < planner_algo_count; i++)
@@ -104,7 +99,7 @@ static uno_err check_params(const struct plan_params *p, const struct planner_al
         return err_set(UNO_ERR_ARG, "root %d is not one of the ranks 0 to %d", p->root, p->nranks - 1);
     if (!((*algo)->colls & 1u << p->coll))
         return unfit_coll(*algo, p->coll);
-    if (p->root != 0 && planner_rooted(p->coll) && strcmp(p->algo, "flat") != 0 && strcmp(p->algo, "two_level") != 0)
+    if (p->root != 0 && coll_has_root(p->coll) && strcmp(p->algo, "flat") != 0 && strcmp(p->algo, "two_level") != 0)
         return err_set(UNO_ERR_UNSUPPORTED, "%s is made for root 0; ranks are renumbered for root %d", p->algo, p->root);
     return (*algo)->fits && !(*algo)->fits(p) ? UNO_ERR_UNSUPPORTED : UNO_OK;
 }
@@ -170,11 +165,10 @@ uno_err planner_make(const struct plan_params *params, struct plan **plan_out)
         return UNO_ERR_MEMORY;
     plan->coll = params->coll;
     plan->nranks = params->nranks;
-    plan->root = planner_rooted(params->coll) ? params->root : 0;
+    plan->root = coll_has_root(params->coll) ? params->root : 0;
     plan->in_place_ok = params->coll != UNO_ALL_TO_ALL;
     plan->out_of_place_ok = true;
-    plan->needs_reduce = params->coll == UNO_ALL_REDUCE || params->coll == UNO_REDUCE ||
-                         params->coll == UNO_REDUCE_SCATTER || params->coll == UNO_BARRIER;
+    plan->needs_reduce = coll_reduces(params->coll) || params->coll == UNO_BARRIER;
     plan->k_claimed = 2;
     plan->generate = params->nranks == 1 ? alone_generate : algo->generate;
     plan->params = *params;

@@ -7,21 +7,6 @@
 
 #include <string.h>
 
-static bool rooted(uint8_t coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
-static bool reduces(uint8_t coll)
-{
-    return coll == UNO_ALL_REDUCE || coll == UNO_REDUCE || coll == UNO_REDUCE_SCATTER || coll == UNO_REDUCE_SCATTER_V;
-}
-
-static bool own_counts(uint8_t coll)
-{
-    return coll == UNO_ALL_GATHER_V || coll == UNO_REDUCE_SCATTER_V || coll == UNO_ALL_TO_ALL_V || coll == UNO_BARRIER;
-}
-
 /* Handles of the program's own reductions are numbered by each rank for itself. */
 static bool ops_differ(const struct verdict_event *a, const struct verdict_event *b)
 {
@@ -34,8 +19,9 @@ bool calls_differ(const struct verdict_event *a, const struct verdict_event *b)
         return true;
     if (a->coll == UNO_BARRIER)
         return false;
-    return a->type != b->type || (!own_counts(a->coll) && a->count != b->count) || (reduces(a->coll) && ops_differ(a, b)) ||
-           (rooted(a->coll) && a->root != b->root);
+    return a->type != b->type || (!coll_is_v((uno_coll)a->coll) && a->count != b->count) ||
+           (coll_reduces((uno_coll)a->coll) && ops_differ(a, b)) ||
+           (coll_has_root((uno_coll)a->coll) && a->root != b->root);
 }
 
 static bool signatures_differ(const struct verdict_event *a, const struct verdict_event *b)

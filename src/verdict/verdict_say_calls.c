@@ -34,8 +34,7 @@ static void say_arguments(struct out *o, const struct group *g, const struct ver
         say(o, "%s op %s", comma, op_name(e->op));
         comma = ",";
     }
-    bool has_root = e->coll == UNO_BROADCAST || e->coll == UNO_REDUCE || e->coll == UNO_GATHER || e->coll == UNO_SCATTER;
-    if (has_root && e->root != other->root) {
+    if (coll_has_root((uno_coll)e->coll) && e->root != other->root) {
         say(o, "%s ", comma);
         say_job_root(o, g, e->root);
     }
@@ -65,10 +64,9 @@ static void say_class(struct out *o, const struct judge *j, const struct fault *
 /* Signatures differ, the calls that can be seen do not. even: no side has the majority. */
 static void say_unseen(struct out *o, const struct judge *j, const struct fault *x, const struct verdict_event *e, bool even)
 {
-    bool v = e->coll == UNO_ALL_GATHER_V || e->coll == UNO_REDUCE_SCATTER_V || e->coll == UNO_ALL_TO_ALL_V;
     const char *others = even ? "each other" : "the others";
     say_ranks(o, j, x->culprits, x->nculprits);
-    if (v)
+    if (coll_is_v((uno_coll)e->coll))
         say(o, " passed other counts per rank than %s", others);
     else
         say(o, " made this call with another plan or after other calls than %s (settings, library, or an operation before the ones still "
@@ -110,7 +108,7 @@ void say_mismatch(struct out *o, struct judge *j, const struct fault *x)
 static void say_call(struct out *o, const struct group *g, const struct verdict_event *e)
 {
     say(o, "%s (", coll_name((uno_coll)e->coll));
-    if (e->coll == UNO_BROADCAST || e->coll == UNO_REDUCE || e->coll == UNO_GATHER || e->coll == UNO_SCATTER) {
+    if (coll_has_root((uno_coll)e->coll)) {
         say_job_root(o, g, e->root);
         say(o, ", ");
     }

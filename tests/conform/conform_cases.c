@@ -14,11 +14,6 @@ static const size_t boundary_bytes[] = {
     65532, 65536, 65540, 131072, 262140, 262144, 262148, 524288, 1048572, 1048576, 1048580, 2097152, 4194308};
 static const size_t few_counts[] = {0, 1, 3, 17, 129, 1000, 20011};
 
-static bool reduces(uno_coll c)
-{
-    return c == UNO_ALL_REDUCE || c == UNO_REDUCE || c == UNO_REDUCE_SCATTER || c == UNO_REDUCE_SCATTER_V;
-}
-
 bool conform_blocks(uno_coll c)
 {
     return c == UNO_ALL_GATHER || c == UNO_REDUCE_SCATTER || c == UNO_ALL_TO_ALL || c == UNO_GATHER || c == UNO_SCATTER;
@@ -30,7 +25,7 @@ bool conform_legal(const struct conform_case *c)
         return false;
     if (c->coll == UNO_BARRIER)
         return c->count == 0 && c->type == UNO_INT8 && c->op == UNO_SUM && !c->in_place;
-    if (!reduces(c->coll))
+    if (!coll_reduces(c->coll))
         return c->op == UNO_SUM;
     if (c->op == UNO_OP_DYNAMIC)
         return c->type != UNO_BOOL;

@@ -366,11 +366,6 @@ static void check_offers_go_on(enum net_carrier carrier)
     plan_free(plan);
 }
 
-static bool rooted(uno_coll coll)
-{
-    return coll == UNO_BROADCAST || coll == UNO_REDUCE || coll == UNO_GATHER || coll == UNO_SCATTER;
-}
-
 /* two_level knows who shares a host with whom, so it is made for every root; the others are renumbered. */
 static void run_algo(const char *algo, uno_coll coll, int n, const int *host_of, int root)
 {
@@ -389,7 +384,7 @@ static void run_generated(const char *only)
         for (int coll = 0; coll < UNO_COLL_COUNT; coll++)
             for (size_t s = 0; s < ARRAY_LEN(sizes) && planner_algos[a].colls & 1u << coll; s++) {
                 const char *algo = planner_algos[a].name;
-                int n = sizes[s], root = rooted((uno_coll)coll) ? (int)((seed0 + s) % (uint64_t)n) : 0;
+                int n = sizes[s], root = coll_has_root((uno_coll)coll) ? (int)((seed0 + s) % (uint64_t)n) : 0;
                 if (only && !strstr(algo, only))
                     continue;
                 run_algo(algo, (uno_coll)coll, n, NULL, root);

@@ -34,11 +34,6 @@ struct soak_place *soak_pick(struct soak *s)
     return p;
 }
 
-static bool has_counts(uno_coll c)
-{
-    return c == UNO_ALL_GATHER_V || c == UNO_REDUCE_SCATTER_V || c == UNO_ALL_TO_ALL_V;
-}
-
 static struct conform_case draw_case(struct rng *r, int size, size_t most)
 {
     struct conform_case c;
@@ -52,7 +47,7 @@ static struct conform_case draw_case(struct rng *r, int size, size_t most)
         c.shared = rng_below(r, 3) == 0;
         c.root = (int)rng_below(r, (uint64_t)size);
         c.count = bytes / uno_type_bytes(c.type);
-        if (conform_blocks(c.coll) || has_counts(c.coll))
+        if (conform_blocks(c.coll) || coll_is_v(c.coll))
             c.count /= (size_t)size;
         if (c.coll == UNO_BARRIER)
             c = (struct conform_case){.coll = UNO_BARRIER, .type = UNO_INT8, .op = UNO_SUM};
