@@ -26,6 +26,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; glibc before 2.35 does not name it */
+#endif
+
 #define NEAR_UNIT 4096u
 #define NEAR_ROOM (8 * NEAR_UNIT) /* the beginning of the room, where they stay */
 #define MOST_SLOTS 128    /* beyond what a plan asks for */

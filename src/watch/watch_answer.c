@@ -133,7 +133,7 @@ uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, s
     TRY(net_segment_map(&ref, &base));
     uint64_t n = get_le(base, HEAD_BYTES);
     uno_err err = n <= ref.bytes - HEAD_BYTES ? UNO_OK : err_set(UNO_ERR_PARSE, "process %d gives an answer of impossible size", (int)pid);
-    if (err == UNO_OK && !(*data = malloc(n + 1)))
+    if (err == UNO_OK && !(*data = mem_array(n + 1, 1)))
         err = UNO_ERR_MEMORY;
     if (err == UNO_OK) {
         memcpy(*data, (const char *)base + HEAD_BYTES, n);

@@ -58,7 +58,8 @@ void times_fill(const struct records *rec, int32_t pid, uint64_t now, struct ver
     if (!v->cgroup[0])
         proc_quota(pid, v->cgroup, sizeof v->cgroup);
     if (from->at_ns == 0 || now <= from->at_ns || v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED ||
-        v->run == VERDICT_RUN_FROZEN || !proc_thread_times(pid, from->tid, &cpu, &queue) || queue < from->queue_ns)
+        v->run == VERDICT_RUN_FROZEN || !proc_thread_times(pid, from->tid, &cpu, &queue) || queue < from->queue_ns ||
+        cpu < from->cpu_ns)
         return;
     v->run = VERDICT_RUN_RUNS;
     v->sample_ns = now - from->at_ns;
