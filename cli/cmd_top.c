@@ -3,7 +3,6 @@
  * cmd_top.c - `unisono top`: ranks and communicators of a job of this host as they run. Reads what its processes show in shared memory;
  * nobody is signalled or stopped.
  */
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,42 +49,27 @@ static bool parse_sort(const char *word, enum top_sort *sort)
     return false;
 }
 
-/* CLI_GOOD: go on. CLI_BAD: help was asked for. */
+static int take(int letter, const char *value, void *to)
+{
+    struct top_options *o = to;
+    switch (letter) {
+    case '1': o->once = true; return CLI_GOOD;
+    case 's': return parse_sort(value, &o->sort) ? CLI_GOOD : out_error("top", "--sort %s: legal is rank, ops, bytes, wait or late", value);
+    default: return job_seconds("top", "--interval", value, 0.1, 3600, &o->interval_s);
+    }
+}
+
 static int parse(int argc, char **argv, struct top_options *o)
 {
-    static const struct option options[] = {{"job", required_argument, NULL, 'n'},  {"once", no_argument, NULL, '1'},
-                                            {"interval", required_argument, NULL, 'i'}, {"sort", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},       {0}};
-    char *end;
+    static const struct option options[] = {JOB_OPTIONS, {"once", no_argument, NULL, '1'}, {"interval", required_argument, NULL, 'i'},
+                                            {"sort", required_argument, NULL, 's'}, {0}};
+    static const struct job_syntax syntax = {options, take, usage, "one job is shown"};
     *o = (struct top_options){.wanted = {.command = "top"}, .interval_s = 1.0};
-    opterr = 0;
-    optind = 0;
-    for (int letter, at = 1; (letter = getopt_long(argc, argv, ":h", options, NULL)) != -1; at = optind) {
-        switch (letter) {
-        case 'h': usage(); return CLI_BAD;
-        case 'n': o->wanted.name = optarg; break;
-        case '1': o->once = true; break;
-        case 'i':
-            o->interval_s = strtod(optarg, &end);
-            if (*end || end == optarg || !(o->interval_s >= 0.1) || o->interval_s > 3600)
-                return out_error("top", "--interval %s: it is a number of seconds from 0.1 to 3600", optarg);
-            break;
-        case 's':
-            if (!parse_sort(optarg, &o->sort))
-                return out_error("top", "--sort %s: legal is rank, ops, bytes, wait or late", optarg);
-            break;
-        case ':': return out_error("top", "%s needs a value; `unisono top --help`", argv[at]);
-        default: return out_error("top", "there is no option %s; `unisono top --help` lists them", argv[at]);
-        }
-    }
-    if (argc - optind > 1)
-        return out_error("top", "\"%s\" is one too many: one job is shown", argv[optind + 1]);
-    o->wanted.what = optind < argc ? argv[optind] : NULL;
-    if ((o->wanted.what && !*o->wanted.what) || (o->wanted.name && !*o->wanted.name))
-        return out_error("top", "an empty word names no job");
-    if (o->wanted.what && strspn(o->wanted.what, "0123456789") != strlen(o->wanted.what))
-        return out_error("top", "%s is no process id; what a job left behind is read with `unisono why %s`", o->wanted.what, o->wanted.what);
-    return CLI_GOOD;
+    int rc = job_options(argc, argv, &syntax, &o->wanted, o);
+    const char *what = o->wanted.what;
+    if (rc == CLI_GOOD && what && strspn(what, "0123456789") != strlen(what))
+        return out_error("top", "%s is no process id; what a job left behind is read with `unisono why %s`", what, what);
+    return rc;
 }
 
 /* ---- the terminal -------------------------------------------------------------------------------------------------------- */

@@ -3,9 +3,7 @@
  * cmd_why.c - `unisono why`: why does a job stand, or why did it end? The sentence of the judge on what its processes show now, or on
  * the records they left.
  */
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -33,37 +31,23 @@ static void usage(void)
            "Exit status: 0 = nothing is wrong, 1 = there is a fault, or a process is stopped, 2 = not done.\n");
 }
 
-/* CLI_GOOD: go on. CLI_BAD: help was asked for. */
+static int take(int letter, const char *value, void *to)
+{
+    struct why_options *o = to;
+    switch (letter) {
+    case 'j': o->json = true; return CLI_GOOD;
+    case 'f': o->flight_dir = value; return CLI_GOOD;
+    default: return job_seconds("why", "--stall", value, 0.001, 1e6, &o->stall_s);
+    }
+}
+
 static int parse(int argc, char **argv, struct why_options *o)
 {
-    static const struct option options[] = {{"job", required_argument, NULL, 'n'},   {"json", no_argument, NULL, 'j'},
-                                            {"stall", required_argument, NULL, 's'}, {"export-flight-recorder", required_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},        {0}};
-    char *end;
+    static const struct option options[] = {JOB_OPTIONS, {"json", no_argument, NULL, 'j'}, {"stall", required_argument, NULL, 's'},
+                                            {"export-flight-recorder", required_argument, NULL, 'f'}, {0}};
+    static const struct job_syntax syntax = {options, take, usage, "one process, folder or file is asked about"};
     *o = (struct why_options){.wanted = {.command = "why"}, .stall_s = 1.0};
-    opterr = 0;
-    optind = 0;
-    for (int letter, at = 1; (letter = getopt_long(argc, argv, ":h", options, NULL)) != -1; at = optind) {
-        switch (letter) {
-        case 'h': usage(); return CLI_BAD;
-        case 'n': o->wanted.name = optarg; break;
-        case 'j': o->json = true; break;
-        case 'f': o->flight_dir = optarg; break;
-        case 's':
-            o->stall_s = strtod(optarg, &end);
-            if (*end || end == optarg || !(o->stall_s >= 0.001) || o->stall_s > 1e6)
-                return out_error("why", "--stall %s: it is a number of seconds from 0.001 to 1000000", optarg);
-            break;
-        case ':': return out_error("why", "%s needs a value; `unisono why --help`", argv[at]);
-        default: return out_error("why", "there is no option %s; `unisono why --help` lists them", argv[at]);
-        }
-    }
-    if (argc - optind > 1)
-        return out_error("why", "\"%s\" is one too many: one process, folder or file is asked about", argv[optind + 1]);
-    o->wanted.what = optind < argc ? argv[optind] : NULL;
-    if ((o->wanted.what && !*o->wanted.what) || (o->wanted.name && !*o->wanted.name))
-        return out_error("why", "an empty word names no job");
-    return CLI_GOOD;
+    return job_options(argc, argv, &syntax, &o->wanted, o);
 }
 
 static void print_list(const char *what, const uno_job *job, bool (*so)(const uno_job_rank *r), const char *because)

@@ -5,6 +5,7 @@
 #ifndef UNO_CLI_JOB_H
 #define UNO_CLI_JOB_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -15,6 +16,21 @@ struct job_wanted {
     const char *what;      /* a pid, a file or a folder; NULL = none was given */
     const char *name;      /* of the job: its number, or its program; NULL */
 };
+
+/* job_options.c: the command line. Each command's table holds JOB_OPTIONS, ends with {0}, and uses other letters than these. */
+enum { JOB_NAME = 'n', JOB_HELP = 'h' };
+#define JOB_OPTIONS {"job", required_argument, NULL, JOB_NAME}, {"help", no_argument, NULL, JOB_HELP}
+struct job_syntax {
+    const struct option *options;
+    int (*take)(int letter, const char *value, void *to); /* one of its own: CLI_GOOD, or CLI_ERROR after a sentence */
+    void (*usage)(void);
+    const char *only_one;  /* why a second word is one too many */
+};
+/* wanted->command is set before. CLI_GOOD: go on; CLI_BAD: help was asked for, and shown; CLI_ERROR after a sentence. */
+int job_options(int argc, char **argv, const struct job_syntax *syntax, struct job_wanted *wanted, void *to);
+/* The value of such an option. CLI_GOOD, or CLI_ERROR after a sentence. */
+int job_seconds(const char *command, const char *option, const char *word, double least, double most, double *seconds);
+
 struct job_found {
     uno_jobs *jobs;        /* records as they were last read */
     size_t index;          /* which of them */
