@@ -4,56 +4,22 @@
  * go through records, and are judged. What is injected must be named; nothing must be said of ranks that are merely at work. The
  * stall limit is short here. VERDICT_SHOW=1 prints the verdicts.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "live.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm.h"
-#include "watch/watch_inner.h"
-
-#define RANKS 4
-#define LIMIT_NS 20000000000ull
 #define STALL_NS 400000000ull
-#define TOLD 512 /* bytes of a headline that are kept */
 
-enum doing { IDLE = 0, WORLD, BIG, TP, BARRIER, READS, BURNS, LESS, DOUBLES, ROOT_1, SEND_NEXT, SEND_LEFT, RECV_NEXT, TAG_5, ANY_TAG_6, ASYNC_BURN,
+enum doing { IDLE = LIVE_IDLE, WORLD, BIG, TP, BARRIER, READS, BURNS, LESS, DOUBLES, ROOT_1, SEND_NEXT, SEND_LEFT, RECV_NEXT, TAG_5, ANY_TAG_6, ASYNC_BURN,
              EXITS_0, LEAVES, FINALIZES, GATHER_V, GATHER_V_OTHER, LOOPS, LOOPS_AND_SKIPS, STREAM_DP_TP, STREAM_TP_DP, WORKS, NAPS };
 
-static struct shared {
-    _Atomic int have_id;
-    uno_id id;
-    _Atomic int joined[RANKS];
-    struct net_segment_ref board[RANKS];
-    _Atomic int todo[RANKS], done[RANKS];
-    _Atomic uint64_t napped_ns;
-} *sh;
-static pid_t pids[RANKS];
-static int nothing[2];        /* a pipe that nobody writes */
-static struct watch w;
-static struct watch_member members[RANKS + 1];
+static uno_comm *tp;
 static struct verdict v;
 
 /* ---- the ranks -------------------------------------------------------------------------------------------------------------- */
-
-static size_t where(void *arg, char *buf, size_t bytes)
-{
-    return (size_t)snprintf(buf, bytes, "train.py:212 in %s", (const char *)arg);
-}
-
-static volatile uint64_t spun;
-__attribute__((noinline)) static void burns_processor_time(void)
-{
-    for (;;)
-        spun++;
-}
 
 static void must(uno_err err, uno_comm *c)
 {
@@ -109,7 +75,7 @@ static void on_stream(uno_comm *first, uno_comm *second)
 }
 
 /* A healthy program: calls of all sizes on both communicators, uneven computing between them, messages to the neighbours. */
-static void works(uno_comm *c, uno_comm *tp, int rank)
+static void works(uno_comm *c, int rank)
 {
     static float big[1 << 18], other[1 << 18];
     struct rng same, own;
@@ -130,13 +96,12 @@ static void works(uno_comm *c, uno_comm *tp, int rank)
     }
 }
 
-static void do_it(enum doing what, uno_comm *c, uno_comm *tp, int rank)
+static void act(int what, uno_comm *c, int rank)
 {
     static float x[64], y[64];
     static float big[1 << 18];
     uno_stream *stream;
-    char byte;
-    switch (what) {
+    switch ((enum doing)what) {
     case WORLD: must(uno_all_reduce(x, y, 64, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
     case BIG: must(uno_all_reduce(big, big, sizeof big / 4, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
     case LESS: must(uno_all_reduce(x, y, 32, UNO_FLOAT32, UNO_SUM, c, NULL), c); break;
@@ -146,10 +111,10 @@ static void do_it(enum doing what, uno_comm *c, uno_comm *tp, int rank)
     case NAPS: {
         uint64_t began = clock_ns();
         unsigned left = sleep(12);
-        atomic_store(&sh->napped_ns, left ? 1 : clock_ns() - began);
+        atomic_store(&live.shared->told[rank], left ? 1 : clock_ns() - began);
         break;
     }
-    case READS: (void)!read(nothing[0], &byte, 1); break;
+    case READS: (void)sleeps_in_a_read(); break;
     case BURNS: burns_processor_time(); break;
     case ROOT_1: must(uno_broadcast(x, x, 64, UNO_FLOAT32, rank, c, NULL), c); break;
     case SEND_NEXT: must(uno_send(big, sizeof big / 4, UNO_FLOAT32, (rank + 1) % RANKS, c, NULL), c); break;
@@ -171,84 +136,31 @@ static void do_it(enum doing what, uno_comm *c, uno_comm *tp, int rank)
     case LOOPS_AND_SKIPS: loops(c, true); break;
     case STREAM_DP_TP: on_stream(c, tp); break;
     case STREAM_TP_DP: on_stream(tp, c); break;
-    case WORKS: works(c, tp, rank); break;
+    case WORKS: works(c, rank); break;
     case GATHER_V: gather_v(c, 2); break;
     case GATHER_V_OTHER: gather_v(c, 3); break;
     default: break;
     }
 }
 
-static void rank_main(int rank)
+static bool split(uno_comm *comm, int rank)
 {
-    uno_comm *comm, *tp;
-    alarm(60);
-    setenv("UNISONO_DEBUG", "none", 1);
-    if (rank == 0) {
-        if (uno_get_id(&sh->id) != UNO_OK)
-            _exit(9);
-        atomic_store(&sh->have_id, 1);
-    }
-    while (!atomic_load(&sh->have_id))
-        usleep(1000);
     uno_config config = UNO_CONFIG_INIT;
-    config.name = "dp";
-    if (uno_comm_init_rank(&comm, RANKS, &sh->id, rank, &config) != UNO_OK)
-        _exit(9);
     config.name = "tp";
-    if (uno_comm_split(comm, 0, rank, &tp, &config) != UNO_OK)
-        _exit(9);
-    uno_set_position_callback(where, (void *)(uintptr_t)"step()");
-    watch_board_ref(comm->job->board, &sh->board[rank]);
-    atomic_store(&sh->joined[rank], 1);
-    for (;;) {
-        int what = atomic_exchange(&sh->todo[rank], IDLE);
-        do_it((enum doing)what, comm, tp, rank);
-        if (what != IDLE)
-            atomic_fetch_add(&sh->done[rank], 1);
-        usleep(500);
-    }
+    return uno_comm_split(comm, 0, rank, &tp, &config) == UNO_OK;
 }
 
 /* ---- the stage -------------------------------------------------------------------------------------------------------------- */
 
-static bool soon(_Atomic int *word, int wanted)
-{
-    for (uint64_t until = clock_ns() + LIMIT_NS; clock_ns() < until; usleep(500))
-        if (atomic_load(word) == wanted)
-            return true;
-    return false;
-}
-
 static int setup(void **state)
 {
+    static const struct live_play play = {.name = "dp", .position = "step()", .joined = split, .act = act};
     (void)state;
-    sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (sh == MAP_FAILED || pipe(nothing) != 0)
+    if (live_start(&play) != 0)
         return -1;
-    for (int r = 0; r < RANKS; r++)
-        if ((pids[r] = fork()) == 0) {
-            rank_main(r);
-            _exit(9);
-        }
-    memset(members, 0, sizeof members);
-    for (int r = 0; r < RANKS; r++) {
-        if (!soon(&sh->joined[r], 1))
-            return -1;
-        members[r] = (struct watch_member){.process = r, .pid = pids[r], .start_ticks = watch_start_ticks(pids[r]), .board = sh->board[r]};
-        snprintf(members[r].hostname, sizeof members[r].hostname, "hostA");
-    }
-    members[RANKS] = (struct watch_member){.process = RANKS, .pid = getpid()};
-    w = (struct watch){.opt = {.rank = RANKS, .size = RANKS + 1}, .members = members, .epoll = -1};
-    if (peers_new(&w) != UNO_OK)
-        return -1;
-    for (int r = 0; r < RANKS; r++)
-        if (!process_watch(&w.peers[r].eye))
-            return -1;
-    records_open(&w);
     for (int r = 0; r < RANKS; r++) { /* a first look maps what is there, as a steward's does every second */
         struct verdict_rank report;
-        if (report_rank(&w, r, REPORT_EVENTS, &report) != UNO_OK)
-            return -1;
+        live_report(r, REPORT_EVENTS, &report);
         verdict_rank_free(&report);
     }
     return 0;
@@ -257,24 +169,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    for (int r = 0; r < RANKS; r++)
-        if (pids[r] > 0) {
-            kill(pids[r], SIGKILL);
-            kill(pids[r], SIGCONT);
-            waitpid(pids[r], NULL, 0);
-        }
-    records_close(&w);
-    peers_free(&w);
-    close(nothing[0]);
-    close(nothing[1]);
-    munmap(sh, sizeof *sh);
+    live_end();
     return 0;
-}
-
-static void order(int rank, enum doing what)
-{
-    atomic_store(&sh->todo[rank], what);
-    assert_true(soon(&sh->todo[rank], IDLE));
 }
 
 /* All do it, and it ends. */
@@ -282,38 +178,46 @@ static void together(enum doing what)
 {
     int before[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        before[r] = atomic_load(&sh->done[r]);
-        atomic_store(&sh->todo[r], what);
+        before[r] = atomic_load(&live.shared->done[r]);
+        atomic_store(&live.shared->todo[r], what);
     }
     for (int r = 0; r < RANKS; r++)
-        assert_true(soon(&sh->done[r], before[r] + 1));
+        live_await(r, before[r] + 1);
 }
 
-static void ended(int rank, enum peer_state how)
+/* How many calls has it made? */
+static uint32_t calls_of(int rank)
 {
-    waitpid(pids[rank], NULL, 0);
-    pids[rank] = 0;
-    records_ended(&w, &w.peers[rank]);
-    w.peers[rank].state = how;
+    struct verdict_rank r;
+    uint32_t n = 0;
+    live_report(rank, REPORT_EVENTS, &r);
+    for (uint32_t i = 0; i < r.ncomms; i++)
+        n += r.comms[i].newest;
+    verdict_rank_free(&r);
+    return n;
+}
+
+/* Order a call, and wait until it was made, whether or not it ends. */
+static void order_call(int rank, enum doing what)
+{
+    uint32_t before = calls_of(rank);
+    live_order(rank, what);
+    for (uint64_t until = clock_ns() + LIMIT_NS; calls_of(rank) == before; usleep(500))
+        assert_true(clock_ns() < until);
 }
 
 /* ---- judging ---------------------------------------------------------------------------------------------------------------- */
 
 static void judge_now(void)
 {
-    static char buf[VERDICT_RECORD_LIMIT], text[16384];
+    static char text[16384];
     struct verdict_facts f;
-    report_begin(&w);
-    for (uint64_t ready = report_ready_ns(&w); clock_ns() < ready;)
-        usleep(1000);
+    live_look();
     assert_int_equal(verdict_facts_new(&f, RANKS + 1), UNO_OK);
     for (int r = 0; r < RANKS; r++) {
         struct verdict_rank report;
-        size_t bytes;
-        assert_int_equal(report_rank(&w, r, REPORT_EVENTS, &report), UNO_OK);
-        assert_int_equal(verdict_encode(&report, buf, sizeof buf, &bytes), UNO_OK);
-        verdict_rank_free(&report);
-        if (verdict_facts_add(&f, buf, bytes) != UNO_OK)
+        live_report(r, REPORT_EVENTS, &report);
+        if (verdict_facts_take(&f, &report) != UNO_OK)
             fail_msg("%s", err_text());
         f.offsets[r].known = true;
     }
@@ -355,7 +259,7 @@ static void becomes(enum verdict_kind kind, int culprit, ...)
 static const char *name(int rank)
 {
     static char buf[64];
-    snprintf(buf, sizeof buf, "rank %d (pid %d on hostA)", rank, (int)pids[rank]);
+    snprintf(buf, sizeof buf, "rank %d (pid %d on hostA)", rank, (int)live.pids[rank]);
     return buf;
 }
 
@@ -365,9 +269,8 @@ static void begin(int culprit, enum doing others, enum doing does)
         together(WORLD);
     for (int r = 0; r < RANKS; r++)
         if (r != culprit && others != IDLE)
-            order(r, others);
-    usleep(others != IDLE ? 50000 : 0); /* when calls do not fit, those of the others have been made */
-    order(culprit, does);
+            order_call(r, others); /* when calls do not fit, those of the others have been made */
+    live_order(culprit, does);
 }
 
 static void absent_reads(void **state)
@@ -385,9 +288,9 @@ static void absent_sleeps(void **state)
     begin(2, WORLD, NAPS);
     becomes(VERDICT_KIND_RANK_ABSENT, 2, "all_reduce #9 of comm \"dp\"", name(2), "never called it", "nanosleep",
             "ranks 0, 1, 3 wait for it", NULL);
-    for (uint64_t until = clock_ns() + LIMIT_NS; atomic_load(&sh->napped_ns) == 0 && clock_ns() < until;)
+    for (uint64_t until = clock_ns() + LIMIT_NS; atomic_load(&live.shared->told[2]) == 0 && clock_ns() < until;)
         judge_now();
-    assert_true(atomic_load(&sh->napped_ns) >= 11990000000ull);
+    assert_true(atomic_load(&live.shared->told[2]) >= 11990000000ull);
 }
 
 static void absent_burns(void **state)
@@ -406,10 +309,10 @@ static void absent_with_its_own_asynchronous_call(void **state)
     begin(1, IDLE, ASYNC_BURN); /* all have issued it, so it ends although rank 1 computes */
     for (int r = 0; r < RANKS; r++)
         if (r != 1)
-            order(r, WORLD);
+            live_order(r, WORLD);
     for (int r = 0; r < RANKS; r++)
         if (r != 1)
-            order(r, WORLD);
+            live_order(r, WORLD);
     becomes(VERDICT_KIND_COMPUTING, 1, "all_reduce #10", name(1), NULL);
 }
 
@@ -439,7 +342,7 @@ static void other_root(void **state)
     (void)state;
     begin(0, ROOT_1, ROOT_1);
     for (int r = 0; r < RANKS; r++)
-        order(r, WORLD);
+        live_order(r, WORLD);
     becomes(VERDICT_KIND_MISMATCH, -1, "broadcast #9", "root rank 1", "root rank 2", NULL);
 }
 
@@ -469,9 +372,9 @@ static void at_work(void **state)
 {
     (void)state;
     for (int r = 0; r < RANKS; r++)
-        order(r, WORKS);
+        live_order(r, WORKS);
     int looks = 0;
-    for (uint64_t until = clock_ns() + 4000000000ull; clock_ns() < until && atomic_load(&sh->done[0]) == 0; looks++) {
+    for (uint64_t until = clock_ns() + LIMIT_NS; looks < 60 && clock_ns() < until && atomic_load(&live.shared->done[0]) == 0; looks++) {
         judge_now();
         if (v.fault && v.kind != VERDICT_KIND_SLOW_RANK)
             fail_msg("a false alarm, %s: %s", verdict_kind_name(v.kind), v.headline);
@@ -490,7 +393,7 @@ static void send_alone(void **state)
 {
     (void)state;
     begin(1, IDLE, SEND_NEXT);
-    order(2, READS);
+    live_order(2, READS);
     becomes(VERDICT_KIND_P2P_UNMATCHED, 1, name(1), "send to rank 2", "has posted no receive", NULL);
 }
 
@@ -498,7 +401,7 @@ static void receive_alone(void **state)
 {
     (void)state;
     begin(1, IDLE, RECV_NEXT);
-    order(2, READS);
+    live_order(2, READS);
     becomes(VERDICT_KIND_P2P_UNMATCHED, 1, name(1), "recv from rank 2", "has sent nothing", NULL);
 }
 
@@ -506,7 +409,7 @@ static void crossed(void **state)
 {
     (void)state;
     begin(1, IDLE, SEND_NEXT);
-    order(2, SEND_LEFT);
+    live_order(2, SEND_LEFT);
     becomes(VERDICT_KIND_P2P_UNMATCHED, 1, "crossed sends", "send to rank 2", "send to rank 1", NULL);
 }
 
@@ -514,7 +417,7 @@ static void tags(void **state)
 {
     (void)state;
     begin(1, IDLE, TAG_5);
-    order(2, ANY_TAG_6);
+    live_order(2, ANY_TAG_6);
     becomes(VERDICT_KIND_P2P_UNMATCHED, 2, name(2), "rank 1", "tag 5", NULL);
 }
 
@@ -523,11 +426,10 @@ static void killed_inside(void **state)
     (void)state;
     for (int i = 0; i < 5; i++)
         together(WORLD);
-    order(1, BIG);
-    usleep(20000);
-    kill(pids[1], SIGKILL);
-    ended(1, PEER_DEAD);
-    order(0, BIG);
+    order_call(1, BIG);
+    kill(live.pids[1], SIGKILL);
+    live_ended(1, PEER_DEAD);
+    live_order(0, BIG);
     becomes(VERDICT_KIND_DEAD, 1, "rank 1", "its last operation was all_reduce #9", "not finished", NULL);
 }
 
@@ -535,8 +437,8 @@ static void exits_0(void **state)
 {
     (void)state;
     begin(3, IDLE, EXITS_0);
-    ended(3, PEER_DEAD);
-    order(0, WORLD);
+    live_ended(3, PEER_DEAD);
+    live_order(0, WORLD);
     becomes(VERDICT_KIND_DEAD, 3, "rank 3", "its last operation was all_reduce #8", NULL);
 }
 
@@ -544,7 +446,7 @@ static void leaves(void **state)
 {
     (void)state;
     begin(3, IDLE, LEAVES);
-    ended(3, PEER_LEFT);
+    live_ended(3, PEER_LEFT);
     judge_now();
     assert_int_equal(v.kind, VERDICT_KIND_NONE);
 }
@@ -553,10 +455,10 @@ static void finalizes(void **state)
 {
     (void)state;
     begin(3, IDLE, FINALIZES);
-    usleep(100000);
+    live_await(3, 6);
     judge_now();
     assert_int_equal(v.kind, VERDICT_KIND_NONE);
-    order(0, WORLD); /* fails at once, the program need not be told why by a stall */
+    live_order(0, WORLD); /* fails at once, the program need not be told why by a stall */
     becomes(VERDICT_KIND_LEFT, 3, "rank 3", "left the communicator before", NULL);
 }
 
@@ -565,10 +467,10 @@ static void stopped_before(void **state)
     (void)state;
     for (int i = 0; i < 5; i++)
         together(WORLD);
-    kill(pids[2], SIGSTOP);
+    kill(live.pids[2], SIGSTOP);
     for (int r = 0; r < RANKS; r++)
         if (r != 2)
-            order(r, WORLD);
+            live_order(r, WORLD);
     becomes(VERDICT_KIND_STOPPED, 2, name(2), "has not called it yet", "is stopped by a signal", "ranks 0, 1, 3 wait for it", NULL);
 }
 
@@ -577,12 +479,11 @@ static void stopped_inside(void **state)
     (void)state;
     for (int i = 0; i < 5; i++)
         together(WORLD);
-    order(2, BIG);
-    usleep(20000);
-    kill(pids[2], SIGSTOP);
-    order(0, BIG);
-    order(1, BIG);
-    order(3, BIG);
+    order_call(2, BIG);
+    kill(live.pids[2], SIGSTOP);
+    live_order(0, BIG);
+    live_order(1, BIG);
+    live_order(3, BIG);
     becomes(VERDICT_KIND_STOPPED, 2, name(2), "is in it and is stopped by a signal", NULL);
 }
 
@@ -591,13 +492,12 @@ static void healthy(void **state)
 {
     (void)state;
     for (int i = 0; i < 30; i++) {
-        for (int r = 0; r < RANKS; r++)
-            atomic_store(&sh->todo[r], i % 3 == 0 ? BARRIER : i % 3 == 1 ? WORLD : TP);
+        live_order_all(i % 3 == 0 ? BARRIER : i % 3 == 1 ? WORLD : TP);
         judge_now();
         if (v.fault && v.kind != VERDICT_KIND_SLOW_RANK)
             fail_msg("a false alarm, %s: %s", verdict_kind_name(v.kind), v.headline);
     }
-    order(1, BURNS);
+    live_order(1, BURNS);
     for (int i = 0; i < 8; i++) {
         judge_now();
         assert_int_equal(v.kind, VERDICT_KIND_NONE);
