@@ -179,15 +179,6 @@ void peer_barrier(void)
     }
 }
 
-void *peer_memory(size_t)
-{
-    return NULL;
-}
-
-void peer_memory_free(void *)
-{
-}
-
 const char *peer_version(void)
 {
     return GLOO_NAME;

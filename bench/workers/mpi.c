@@ -48,17 +48,6 @@ void peer_barrier(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-void *peer_memory(size_t bytes)
-{
-    (void)bytes;
-    return NULL;
-}
-
-void peer_memory_free(void *p)
-{
-    (void)p;
-}
-
 const char *peer_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];

@@ -154,17 +154,6 @@ void peer_barrier(void)
     peer_call(&barrier);
 }
 
-void *peer_memory(size_t bytes)
-{
-    (void)bytes;
-    return NULL;
-}
-
-void peer_memory_free(void *p)
-{
-    (void)p;
-}
-
 const char *peer_version(void)
 {
     return "TCP";

@@ -113,17 +113,6 @@ void peer_barrier(void)
         exit(1);
 }
 
-void *peer_memory(size_t bytes)
-{
-    (void)bytes;
-    return NULL;
-}
-
-void peer_memory_free(void *p)
-{
-    (void)p;
-}
-
 const char *peer_version(void)
 {
     static char text[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worker.h - one rank of one implementation, told by bench/bench.py what to measure. worker.c speaks with the driver, makes
- * and checks the data and takes the times; each implementation gives the seven functions below in a file of its own, so that
+ * and checks the data and takes the times; each implementation gives the functions below in a file of its own, so that
  * all are measured by the same code. Nothing of an implementation is called between measurements: whoever is not measured
  * sleeps on the driver's socket.
  */
@@ -27,7 +27,7 @@ const char *peer_prepare(const struct call *call);
 /* Once, until the result is there. 0, or not. */
 int peer_call(const struct call *call);
 void peer_barrier(void);
-/* Memory of the implementation's own kind, if it has one; NULL if not. */
+/* Memory of the implementation's own kind, if it has one: worker.c has the two of those that have none. NULL if not. */
 void *peer_memory(size_t bytes);
 void peer_memory_free(void *p);
 /* Name and version, without line ends. */
