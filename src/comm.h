@@ -365,7 +365,7 @@ struct extents call_extents(const uno_comm *comm, const struct request *req); /*
 /* ---- job_events.c: what is heard of processes, told to communicators ------------------------------------------------------ */
 uno_err job_watch(uno_comm *comm);                   /* start the steward of its job */
 void job_on_control(void *job, int from, const void *data, size_t bytes);                   /* net's callbacks */
-void job_on_down(void *job, int from, bool clean, bool fin, const char *text);
+void job_on_down(void *job, int from, enum net_down how, const char *text);
 
 /* ---- join.c, join_local.c, split.c -------------------------------------------------------------------------------- */
 uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config);

@@ -12,11 +12,11 @@ void job_on_control(void *arg, int from, const void *data, size_t bytes)
         watch_on_control(job->watch, from, data, bytes);
 }
 
-void job_on_down(void *arg, int from, bool clean, bool fin, const char *text)
+void job_on_down(void *arg, int from, enum net_down how, const char *text)
 {
     struct job *job = arg;
     if (job->watch)
-        watch_on_down(job->watch, from, clean, fin, text);
+        watch_on_down(job->watch, from, how, text);
 }
 
 static void tell_gone(struct job *job, int process, bool in_order, const char *text)
@@ -48,6 +48,26 @@ static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const 
         return;
     (void)comm_fail(c, code, rank, false, text);
     comm_release(c);
+}
+
+/* Its connection is closed for good: communicators with ranks of it cannot go on. */
+static void on_broken(void *arg, int process, const char *text)
+{
+    struct job *job = arg;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c; c = c->next_in_job) {
+        int r = 0; /* acquire: pairs with comm_assemble */
+        bool ready = atomic_load_explicit(&c->ready, memory_order_acquire) != 0;
+        while (ready && r < c->size && job->members[c->job_rank[r]].process != process)
+            r++;
+        if (!ready || r == c->size)
+            continue;
+        char name[100], said[ERR_TEXT_BYTES];
+        comm_rank_name(c, r, name, sizeof name);
+        snprintf(said, sizeof said, "%s %.700s; a member of the job is faulty, or a program that is none has its secret", name, text);
+        (void)comm_fail(c, UNO_ERR_UNREACHABLE, r, true, said);
+    }
+    pthread_mutex_unlock(&job->lock);
 }
 
 /* Nothing goes between this host and another one: communicators with ranks on both cannot go on. */
@@ -119,7 +139,7 @@ uno_err job_watch(uno_comm *c)
 {
     struct watch_options opt = {.cfg = &c->cfg, .rank = c->job_rank[c->rank], .size = c->size, .members = c->job->members, .board = c->job->board,
                                 .net = c->job->net, .on_dead = on_dead, .on_left = on_left, .on_abort = on_abort,
-                                .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_verdict = on_verdict,
+                                .said_goodbye = said_goodbye, .on_unreachable = on_unreachable, .on_broken = on_broken, .on_verdict = on_verdict,
                                 .on_message = on_message,
                                 .on_ended = on_ended, .on_tick = on_tick, .arg = c->job};
     return watch_start(&opt, &c->job->watch);

@@ -414,6 +414,10 @@ static inline void net_ring_region(struct net_region *r)
 /* ---- the process, TCP (net_tcp*.c) ------------------------------------------------------------------------------- */
 /* One net_proc per joined job and process: its listening socket and its links. */
 struct net_proc;
+enum net_down { NET_DOWN_LOST = 0,  /* nothing works any more */
+                NET_DOWN_LEFT,      /* after its goodbye */
+                NET_DOWN_ENDED,     /* with FIN on all paths, without goodbye */
+                NET_DOWN_BROKEN     /* closed for good: it broke the protocol, or says that we did */ };
 struct net_proc_options {
     const struct config *cfg;
     struct auth_key key;
@@ -421,9 +425,9 @@ struct net_proc_options {
     int self;                    /* this process's index (its lowest rank) */
     int ranks;                   /* of the job: indexes are below; 0 = not known */
     /* Called on the service thread. on_control: a control frame came from process `from`. on_down: the link to `from` is gone on
-     * all paths; clean = it had said goodbye; fin = ended with FIN on all paths, without goodbye. */
+     * all paths. */
     void (*on_control)(void *arg, int from, const void *data, size_t bytes);
-    void (*on_down)(void *arg, int from, bool clean, bool fin, const char *text);
+    void (*on_down)(void *arg, int from, enum net_down how, const char *text);
     void *arg;
 };
 uno_err net_proc_new(const struct net_proc_options *opt, struct net_proc **proc); /* binds; UNO_ERR_SYSTEM, UNO_ERR_UNREACHABLE */

@@ -66,14 +66,14 @@ static void wake_service(struct net_proc *p)
 
 /* ---- events for the service thread --------------------------------------------------------------------------------------- */
 
-void proc_event(struct net_proc *p, int from, bool down, bool clean, bool fin, const void *data, size_t bytes)
+void proc_event(struct net_proc *p, int from, bool down, enum net_down how, const void *data, size_t bytes)
 {
     struct tcp_event *e = mem_zalloc(sizeof *e + bytes);
     if (!e) {
         LOG(LOG_WARN, LOG_NET, "a message from process %d was lost: %s", from, err_text());
         return;
     }
-    *e = (struct tcp_event){.from = from, .down = down, .clean = clean, .fin = fin, .bytes = bytes};
+    *e = (struct tcp_event){.from = from, .down = down, .how = how, .bytes = bytes};
     if (bytes)
         memcpy(e->data, data, bytes);
     pthread_mutex_lock(&p->event_mutex);
@@ -103,7 +103,7 @@ static void deliver(struct net_proc *p)
     struct tcp_event *e;
     while (atomic_load_explicit(&p->has_events, memory_order_relaxed) && (e = proc_next_event(p))) {
         if (e->down && p->opt.on_down)
-            p->opt.on_down(p->opt.arg, e->from, e->clean, e->fin, e->data);
+            p->opt.on_down(p->opt.arg, e->from, e->how, e->data);
         else if (!e->down && p->opt.on_control)
             p->opt.on_control(p->opt.arg, e->from, e->data, e->bytes);
         free(e);

@@ -313,7 +313,7 @@ static void give_up(struct net_link *l, uint64_t now)
     for (int i = 0; i < l->nlanes && at < sizeof text; i++)
         if (l->lanes[i].why != TCP_WHY_NONE)
             at += (size_t)snprintf(text + at, sizeof text - at, "; %s", l->lanes[i].text);
-    link_down(l, false, l->was_up && l->ended_by_fin, text);
+    link_down(l, l->was_up && l->ended_by_fin ? NET_DOWN_ENDED : NET_DOWN_LOST, text);
 }
 
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for.
@@ -391,6 +391,8 @@ static void welcome(struct net_proc *p, struct tcp_half *h)
     }
     int fd = h->fd;
     if (!(l = link_find(p, hello->from, true)) || atomic_load(&l->state) == TCP_LINK_DOWN || l->npaths >= TCP_MAX_PATHS) {
+        if (l)
+            link_say_closed(l, fd);
         half_failed(p, h, TCP_WHY_LOCAL, l ? "its link is closed or has enough sockets" : err_text());
         return;
     }

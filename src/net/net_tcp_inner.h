@@ -40,7 +40,8 @@
 
 /* ---- frames ------------------------------------------------------------------------------------------------- */
 #define TCP_MAGIC 0x31465455u        /* "UTF1" */
-enum tcp_type { TCP_DATA = 1, TCP_GRANT, TCP_ASK, TCP_CONTROL, TCP_GOODBYE, TCP_ACK };
+enum tcp_type { TCP_DATA = 1, TCP_GRANT, TCP_ASK, TCP_CONTROL, TCP_GOODBYE, TCP_ACK,
+                TCP_CLOSED /* the link is closed for good; the payload says why */ };
 #define TCP_FLAG_RESENT 1u           /* DATA: another path may have delivered this slice already */
 #define TCP_FLAG_GONE 2u             /* GRANT: the receiving end exists no longer */
 
@@ -54,7 +55,7 @@ struct tcp_frame {                   /* 64 bytes, little-endian, as on the wire 
     uint32_t signature;              /* DATA */
     uint64_t bytes;                  /* DATA: of the whole message; GRANT: stride << 32 | k */
     uint64_t aux;                    /* DATA */
-    uint32_t offset, length;         /* DATA: slice; CONTROL: payload bytes in length */
+    uint32_t offset, length;         /* DATA: slice; CONTROL, GOODBYE, CLOSED: payload bytes in length */
     uint32_t shape_no;               /* DATA, GRANT */
     uint32_t reserved;
 };
@@ -143,6 +144,8 @@ struct tcp_path {
     char *to;
     size_t left;                         /* bytes of the slice that are still to come */
     char *small_in;
+    struct tcp_frame bad;                /* the newest frame; when it breaks the protocol, that asks for: */
+    const char *expected;
     /* writing: a batch of frames that is finished before the next one is begun */
     struct iovec iov[1 + 2 * TCP_BATCH_SLICES];
     int niov, iov_at;
@@ -193,10 +196,12 @@ struct net_link {
     _Atomic(struct net_link *) next;     /* list of the process; release, pairs with the acquire of who walks it */
     int process;
     _Atomic int state;                   /* enum tcp_link_state */
-    char down_text[400];                 /* written before state */
+    char down_text[600];                 /* written before state */
     /* holder */
     bool has_book, wanted, was_up, goodbye_in;
     int32_t peer_status;             /* goodbye_in: the process exits with it; -1 = it goes on */
+    bool broken;                         /* down, for the peer broke the protocol: */
+    char closed_text[420];
     bool ended_by_fin;                   /* the last paths ended, and one of them with FIN: its process has ended */
     uint64_t fin_ns;                     /* when a path last ended with FIN */
     struct tcp_lane lanes[SOCK_MAX_ADDRS];
@@ -241,7 +246,8 @@ struct tcp_half {                        /* a socket before its handshake is don
 struct tcp_event {                       /* waits for the service thread */
     struct tcp_event *next;
     int from;
-    bool down, clean, fin;
+    bool down;
+    enum net_down how;
     size_t bytes;
     char data[];
 };
@@ -305,7 +311,7 @@ void proc_lock(struct net_proc *p);              /* for the end of a process onl
 void proc_done(struct net_proc *p);              /* unlock; serves what came meanwhile */
 void proc_push(struct net_proc *p, struct tcp_note *note);
 void proc_flush_soon(struct net_proc *p);        /* try to serve the inbox now; any thread */
-void proc_event(struct net_proc *p, int from, bool down, bool clean, bool fin, const void *data, size_t bytes);
+void proc_event(struct net_proc *p, int from, bool down, enum net_down how, const void *data, size_t bytes);
 struct tcp_event *proc_next_event(struct net_proc *p); /* caller frees */
 void proc_tick(struct net_proc *p);              /* holder: something has a deadline */
 bool proc_round(struct net_proc *p, bool service); /* holder */
@@ -330,8 +336,10 @@ struct net_link *link_find(struct net_proc *p, int process, bool make);
 void link_dirty(struct net_link *l);
 void link_add_path(struct net_link *l, int fd, int lane);
 void path_lost(struct tcp_path *path, bool fin, const char *text);
-void link_down(struct net_link *l, bool clean, bool fin, const char *text);
-void link_violation(struct net_link *l, const char *fmt, ...) UNO_PRINTF(2, 3); /* the peer broke the protocol */
+void link_down(struct net_link *l, enum net_down how, const char *text);
+void link_violation(struct net_link *l, const char *fmt, ...) UNO_PRINTF(2, 3); /* the peer broke the protocol: "sent ..." */
+void link_say_closed(const struct net_link *l, int fd); /* nothing when the link was not closed for that */
+void link_refused(struct net_link *l, const char *said, size_t bytes); /* the peer says that we broke it */
 uno_err link_control_queue(struct net_link *l, uint8_t type, const void *data, size_t bytes); /* any thread */
 void link_control_acked(struct net_link *l, uint32_t seq);
 void link_control_replay(struct net_link *l);

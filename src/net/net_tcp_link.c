@@ -97,6 +97,18 @@ static bool list_path(struct net_link *l, struct tcp_path *path)
     return true;
 }
 
+/* Tell the peer why its link is closed for good. When this does not get through, it comes again and is told then. */
+void link_say_closed(const struct net_link *l, int fd)
+{
+    if (!l->broken)
+        return;
+    struct { struct tcp_frame f; char text[sizeof l->closed_text]; } m = {.f = {.magic = TCP_MAGIC, .type = TCP_CLOSED}};
+    m.f.length = (uint32_t)strlen(l->closed_text);
+    memcpy(m.text, l->closed_text, m.f.length);
+    if (send(fd, &m, sizeof m.f + m.f.length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        LOG(LOG_DEBUG, LOG_NET, "process %d could not be told why its link is closed: %s", l->process, strerror(errno));
+}
+
 void link_add_path(struct net_link *l, int fd, int lane)
 {
     int low = TCP_UNSENT_BYTES;
@@ -110,6 +122,7 @@ void link_add_path(struct net_link *l, int fd, int lane)
             free(path->small_out);
             free(path);
         }
+        link_say_closed(l, fd);
         close(fd);
         return;
     }
@@ -181,7 +194,8 @@ void path_lost(struct tcp_path *path, bool fin, const char *text)
     if (l->npaths == 0 && (l->goodbye_in || leaving)) {
         char exited[48];
         snprintf(exited, sizeof exited, "exited with status %d", l->peer_status & 0xff);
-        link_down(l, l->goodbye_in, l->ended_by_fin, !l->goodbye_in ? text : l->peer_status < 0 ? "" : exited);
+        link_down(l, l->goodbye_in ? NET_DOWN_LEFT : l->ended_by_fin ? NET_DOWN_ENDED : NET_DOWN_LOST,
+                  !l->goodbye_in ? text : l->peer_status < 0 ? "" : exited);
         return;
     }
     if (was_control)
@@ -216,30 +230,47 @@ static void drop_queues(struct net_link *l)
     l->ack_due = false;
 }
 
-void link_down(struct net_link *l, bool clean, bool fin, const char *text)
+void link_down(struct net_link *l, enum net_down how, const char *text)
 {
     if (atomic_load_explicit(&l->state, memory_order_relaxed) == TCP_LINK_DOWN)
         return;
-    snprintf(l->down_text, sizeof l->down_text, "no connection to process %d: %s", l->process, text);
+    snprintf(l->down_text, sizeof l->down_text, "no connection to process %d: %s%s", l->process, how == NET_DOWN_BROKEN ? "it " : "", text);
     /* release: down_text is complete; pairs with the acquire in tcp_end_new */
     atomic_store_explicit(&l->state, TCP_LINK_DOWN, memory_order_release);
     while (l->npaths)
         path_close(l->paths[0]);
     drop_queues(l);
     LOG(LOG_INFO, LOG_NET, "%s", l->down_text);
-    proc_event(l->proc, l->process, true, clean, fin, l->down_text, strlen(l->down_text) + 1);
+    const char *told = how == NET_DOWN_BROKEN ? text : l->down_text;
+    proc_event(l->proc, l->process, true, how, told, strlen(told) + 1);
 }
 
 void link_violation(struct net_link *l, const char *fmt, ...)
 {
-    char text[300], whole[380];
+    char text[420];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     atomic_fetch_add_explicit(&l->proc->counts.violations, 1, memory_order_relaxed);
-    snprintf(whole, sizeof whole, "it %s; the link is closed", text);
-    link_down(l, false, false, whole);
+    if (atomic_load_explicit(&l->state, memory_order_relaxed) != TCP_LINK_DOWN) {
+        snprintf(l->closed_text, sizeof l->closed_text, "%s", text);
+        l->broken = true;
+        for (int i = 0; i < l->npaths; i++)
+            if (!path_pending(l->paths[i])) /* not in the middle of a frame */
+                link_say_closed(l, l->paths[i]->fd);
+    }
+    link_down(l, NET_DOWN_BROKEN, text);
+}
+
+void link_refused(struct net_link *l, const char *said, size_t bytes)
+{
+    char text[520];
+    int n = snprintf(text, sizeof text, "closed the connection for good, for the process of rank %d ", l->proc->opt.self);
+    for (size_t i = 0; i < bytes && n < (int)sizeof text - 1 && said[i]; i++)
+        text[n++] = said[i] < 0x20 || said[i] == 0x7f ? '?' : said[i];
+    text[n] = 0;
+    link_down(l, NET_DOWN_BROKEN, text);
 }
 
 void link_free(struct net_link *l)

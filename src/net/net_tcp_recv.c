@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#define ONE_PROCESS "frames of a communicator's rank from the process of that rank"
 #define READ_ROUNDS 16 /* one path does not starve the others */
 
 /* ---- slices -------------------------------------------------------------------------------------------------- */
@@ -26,6 +27,13 @@ void path_slice_drop(struct tcp_path *path)
     path->end = NULL;
     path->slots = NULL;
     path->to = NULL; /* what is left of it is dropped */
+}
+
+/* The frame breaks the protocol; what does the protocol ask for? */
+static bool bad(struct tcp_path *path, const char *expected)
+{
+    path->expected = expected;
+    return false;
 }
 
 static bool slice_is_sane(const struct tcp_frame *f)
@@ -100,24 +108,24 @@ static bool begin_slice(struct tcp_path *path, const struct tcp_frame *f)
     path->to = NULL;
     path->end = NULL;
     if (!slice_is_sane(f))
-        return false;
+        return bad(path, "a slice of a message of less than 4 GB, at a multiple of 65536 and as long as its message or 65536");
     struct tcp_end *t = end_find(p, f, false);
     if (!t || !t->now) { /* of a communicator that is gone */
         atomic_fetch_add_explicit(&p->counts.stale, 1, memory_order_relaxed);
         return true;
     }
     if (t->link != path->link)
-        return false;
+        return bad(path, ONE_PROCESS);
     uint32_t released = atomic_load_explicit(&t->released, memory_order_relaxed);
     struct tcp_slots *s = t->now;
     bool old = (int32_t)(f->number - released) <= 0 || (int32_t)(f->number - s->first) < 0;
     if (!old && ((int32_t)(f->shape_no - s->shape_no) > 0 || (int32_t)(f->number - t->granted) > s->k))
-        return false;
+        return bad(path, "a message that was granted");
     struct tcp_mark *m = old ? NULL : &s->marks[slots_index(s, f->number)];
     if (m && m->number != f->number)
         begin_message(s, m, f);
     else if (m && (m->bytes != f->bytes || m->signature != f->signature))
-        return false;
+        return bad(path, "slices of one message that say one size and signature");
     if (m && m->misfit) {
         if (m->left && f->offset == 0) {
             m->left = 0;
@@ -153,7 +161,7 @@ static bool grant_arrived(struct tcp_path *path, const struct tcp_frame *f)
     if (!t)
         return true; /* not made yet: it will ask. Or gone. */
     if (t->link != path->link)
-        return false;
+        return bad(path, ONE_PROCESS);
     if (f->flags & TCP_FLAG_GONE) {
         t->gone = true;
         if (t->dying)
@@ -161,12 +169,12 @@ static bool grant_arrived(struct tcp_path *path, const struct tcp_frame *f)
         return true;
     }
     if (k == 0 || k > 1u << 20)
-        return false;
+        return bad(path, "a grant of 1 to 1048576 slots");
     bool stale = (int32_t)(f->number - t->freed) < 0 || (int32_t)(f->shape_no - t->credit_shape) < 0;
     if (stale)
         return true; /* overtaken on another path */
     if ((int32_t)(f->number - t->sent) >= 0 && f->number != t->freed && (int32_t)(f->number - t->resent_below) >= 0)
-        return false; /* releases what was never sent */
+        return bad(path, "a release of what was sent");
     t->freed = f->number;
     t->credit_shape = f->shape_no;
     if (t->dying && end_settled(t)) {
@@ -184,7 +192,7 @@ static bool ask_arrived(struct tcp_path *path, const struct tcp_frame *f)
 {
     struct tcp_end *t = end_find(path->link->proc, f, false);
     if (t && t->link != path->link)
-        return false;
+        return bad(path, ONE_PROCESS);
     if (t && t->has_shape)
         end_grant_due(t);
     return true;
@@ -198,7 +206,7 @@ static bool control_arrived(struct tcp_path *path, const struct tcp_frame *f, co
     if ((int32_t)(f->number - l->control_in) <= 0)
         return true; /* came on a path that was lost before we could acknowledge it */
     if (f->number != l->control_in + 1)
-        return false;
+        return bad(path, "control frames without a gap in their numbers");
     l->control_in = f->number;
     if (f->type == TCP_GOODBYE) {
         l->goodbye_in = true;
@@ -206,7 +214,7 @@ static bool control_arrived(struct tcp_path *path, const struct tcp_frame *f, co
         if (f->length == sizeof l->peer_status)
             memcpy(&l->peer_status, data, sizeof l->peer_status);
     } else {
-        proc_event(l->proc, l->process, false, false, false, data, f->length);
+        proc_event(l->proc, l->process, false, NET_DOWN_LOST, data, f->length);
     }
     return true;
 }
@@ -222,10 +230,14 @@ static enum parse parse_frame(struct tcp_path *path)
     if (path->have - path->at < sizeof f)
         return PARSE_WAIT;
     memcpy(&f, path->small_in + path->at, sizeof f);
-    if (f.magic != TCP_MAGIC || (f.type != TCP_DATA && f.length > TCP_CONTROL_BYTES))
+    bool text = f.type == TCP_CONTROL || f.type == TCP_GOODBYE || f.type == TCP_CLOSED;
+    size_t whole = sizeof f + (text && f.length <= TCP_CONTROL_BYTES ? f.length : 0);
+    bool ok = f.magic == TCP_MAGIC && (f.type == TCP_DATA || f.length <= TCP_CONTROL_BYTES);
+    if (!ok) {
+        path->bad = f;
+        (void)bad(path, f.magic != TCP_MAGIC ? "a frame that begins with UTF1" : "at most 4096 bytes behind such a frame");
         return PARSE_BAD;
-    bool ok = false;
-    size_t whole = sizeof f + (f.type == TCP_CONTROL ? f.length : 0);
+    }
     if (path->have - path->at < whole)
         return PARSE_WAIT;
     const char *data = path->small_in + path->at + sizeof f;
@@ -238,9 +250,11 @@ static enum parse parse_frame(struct tcp_path *path)
     case TCP_GOODBYE: ok = control_arrived(path, &f, data); break;
     case TCP_ACK:
         link_control_acked(path->link, f.number);
-        ok = true;
         break;
+    case TCP_CLOSED: link_refused(path->link, data, f.length); break;
+    default: ok = bad(path, "a frame of a known type");
     }
+    path->bad = f;
     return ok ? PARSE_MORE : PARSE_BAD;
 }
 
@@ -270,10 +284,10 @@ static bool parse(struct tcp_path *path)
             break; /* the small buffer is empty */
     }
     if (state == PARSE_BAD) {
-        struct tcp_frame f;
-        memcpy(&f, path->small_in + path->at - MIN(path->at, sizeof f), sizeof f);
-        link_violation(path->link, "sent a frame of type %d, number %u, offset %u, length %u that breaks the protocol",
-                       f.type, f.number, f.offset, f.length);
+        const struct tcp_frame *f = &path->bad;
+        link_violation(path->link, "sent the process of rank %d a frame that breaks the protocol: type %d, number %u, message of %llu bytes, "
+                       "offset %u, length %u; expected was %s", path->link->proc->opt.self, f->type, f->number, (unsigned long long)f->bytes,
+                       f->offset, f->length, path->expected);
         return false;
     }
     if (path->at) {

@@ -24,7 +24,7 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
     case VERDICT_KIND_MISMATCH: say(o, "make the ranks' calls alike at the places named; data of this operation was not used"); break;
     case VERDICT_KIND_OFF_BY_ONE: say(o, "look for a branch before that call that this rank takes differently"); break;
     case VERDICT_KIND_ABORTED: say(o, "read the cause named; it came first"); break;
-    case VERDICT_KIND_UNREACHABLE: say(o, "look at that interface, its cable or switch port, and firewalls on both hosts"); break;
+    case VERDICT_KIND_UNREACHABLE: say(o, x->told ? "read the cause named; it came first" : "look at that interface, its cable or switch port, and firewalls on both hosts"); break;
     case VERDICT_KIND_STOPPED:
         if (r && r->process.run == VERDICT_RUN_TRACED)
             say(o, "let the debugger go on (continue, or detach)");

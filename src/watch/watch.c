@@ -68,7 +68,7 @@ static void commands_run(struct watch *w)
         else if (c->kind == COMMAND_TELL)
             message_send(w, peer_find(w, c->from), c->message, c->data, c->bytes);
         else
-            peers_down(w, c->from, c->clean, c->fin, c->frame.text);
+            peers_down(w, c->from, c->how, c->frame.text);
         command_free(c);
     }
 }
@@ -145,7 +145,7 @@ void watch_on_control(void *arg, int from, const void *data, size_t bytes)
     command_push(w, c);
 }
 
-void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text)
+void watch_on_down(void *arg, int from, enum net_down how, const char *text)
 {
     struct watch *w = arg;
     if (w->forked)
@@ -157,8 +157,7 @@ void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text)
     }
     c->kind = COMMAND_DOWN;
     c->from = from;
-    c->clean = clean;
-    c->fin = fin;
+    c->how = how;
     snprintf(c->frame.text, sizeof c->frame.text, "%s", text ? text : "");
     command_push(w, c);
 }

@@ -203,7 +203,7 @@ struct watch_options {
     const struct watch_member *members; /* copied */
     struct watch_board *board;          /* of this process, outlives the watch; NULL = none: others take its steward for well */
     struct net_proc *net;               /* served by the steward; may be NULL on one host */
-    /* All four are called on the steward's thread and must not wait for it (no watch_stop). on_dead: once per dead process (given
+    /* All are called on the steward's thread and must not wait for it (no watch_stop). on_dead: once per dead process (given
      * by its lowest rank): everyone in it is dead. text: "rank 3 (pid 12 on hostB) was killed by signal 9 (SIGKILL)" */
     void (*on_dead)(void *arg, int process, const char *text);
     /* As on_dead, but in order: the process ended after its goodbye, or its link was closed with one. NULL = not wanted. */
@@ -211,6 +211,9 @@ struct watch_options {
     /* Nothing has gone between this host and another one for UNISONO_SUSPECT_TIMEOUT: communicators with ranks on both fail. text
      * says which hosts, interface, since when. NULL = not wanted. */
     void (*on_unreachable)(void *arg, int host, const char *text);
+    /* The connection to a process is closed for good: it broke the protocol, or says that we did. text: "sent ..." or "closed ...",
+     * without who. NULL = not wanted. */
+    void (*on_broken)(void *arg, int process, const char *text);
     /* A process has ended, or left, for certain: its own host saw it, or it said so. Called before on_dead and on_left; on_dead alone
      * may rest on closed connections. NULL = not wanted. */
     void (*on_ended)(void *arg, int process);
@@ -251,7 +254,7 @@ void watch_stop(struct watch *watch);
 void watch_forked(struct watch *watch); /* in a forked child: close descriptors; every later call does nothing */
 /* net's callbacks, handed to net_proc_new by join.c with a watch from watch_new as arg. Any thread. */
 void watch_on_control(void *arg, int from, const void *data, size_t bytes);
-void watch_on_down(void *arg, int from, bool clean, bool fin, const char *text);
+void watch_on_down(void *arg, int from, enum net_down how, const char *text);
 /* Start time of a process of this host in clock ticks, for watch_member; 0 = unknown. */
 uint64_t watch_start_ticks(int32_t pid);
 

@@ -398,7 +398,7 @@ static void suspect(struct watch *w, int host, uint64_t now)
     struct peer *p = hosts_hub_of(w, host);
     struct net_link_facts f = {0};
     char text[NOTICE_TEXT_BYTES];
-    if (!p->link || !net_link_facts(p->link, &f))
+    if (p->broken || !p->link || !net_link_facts(p->link, &f))
         return; /* at the next tick */
     h->facts = f;
     if (h->state == HOST_HEARD && f.answers) {

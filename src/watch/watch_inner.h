@@ -28,6 +28,7 @@ struct peer {                 /* one per process of the job, in the order of the
     char suspect_text[200];
     struct net_link *link;    /* NULL until something was sent */
     bool unlinkable;          /* there is no way to it; said once */
+    bool broken;              /* because the protocol was broken, which is no matter of the network */
     struct inbox {            /* the message that comes from it in parts */
         uint32_t id;
         uint8_t kind;
@@ -108,7 +109,7 @@ struct command {              /* from other threads to the steward */
     int from;                 /* CONTROL, DOWN; TELL: to whom */
     uint8_t message;          /* TELL */
     uint64_t when_ns;         /* CONTROL: when it came */
-    bool clean, fin;          /* DOWN */
+    enum net_down how;        /* DOWN */
     int nranks;               /* ABORT: members[nranks] */
     int *ranks;
     struct frame frame;       /* ABORT: ready to send; DOWN: only its text */
@@ -185,7 +186,7 @@ bool peer_is_local(const struct watch *w, const struct peer *p);
 void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes);
 /* One control frame; drops what cannot be sent, and says so once. */
 bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes);
-void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text);
+void peers_down(struct watch *w, int from, enum net_down how, const char *text);
 void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks);
 
 void peers_hub_changed(struct watch *w);        /* we are the hub now: say what the one before may have left unsaid */

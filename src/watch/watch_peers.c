@@ -442,15 +442,15 @@ void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint
     }
 }
 
-void peers_down(struct watch *w, int from, bool clean, bool fin, const char *text)
+void peers_down(struct watch *w, int from, enum net_down how, const char *text)
 {
     struct peer *p = peer_find(w, from);
     if (!p || p->state != PEER_ALIVE || p == &w->peers[w->self])
         return;
-    if (clean) {
+    if (how == NET_DOWN_LEFT) {
         if (!peer_is_local(w, p)) /* of our own host's processes the pidfd tells, and they may still be needed by others */
             peer_left(w, p, text);
-    } else if (fin && !peer_is_local(w, p)) {
+    } else if (how == NET_DOWN_ENDED && !peer_is_local(w, p)) {
         p->suspect_ns = MAX(clock_ns(), 1u);
         snprintf(p->suspect_text, sizeof p->suspect_text, "%s", text);
     } else {
@@ -458,6 +458,9 @@ void peers_down(struct watch *w, int from, bool clean, bool fin, const char *tex
         peer_name(w, p, name, sizeof name);
         LOG(LOG_INFO, LOG_WATCH, "%s is not connected any more, which is no proof of its end: %s", name, text);
         p->unlinkable = true;
+        p->broken = how == NET_DOWN_BROKEN;
+        if (p->broken && w->opt.on_broken && !atomic_load_explicit(&w->leaving, memory_order_relaxed))
+            w->opt.on_broken(w->opt.arg, p->process, text);
         link_hubs(w, false);
     }
 }

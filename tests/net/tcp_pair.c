@@ -120,11 +120,11 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void on_down(void *arg, int from, bool clean, bool fin, const char *text)
+static void on_down(void *arg, int from, enum net_down how, const char *text)
 {
-    if (clean)
+    if (how == NET_DOWN_LEFT)
         return;
-    printf("down %d: fin %d: %s\n", self, fin, text);
+    printf("down %d: fin %d: %s\n", self, how == NET_DOWN_ENDED, text);
     fflush(stdout);
     _exit(3);
 }

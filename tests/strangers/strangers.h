@@ -32,6 +32,7 @@ struct ground {
     _Atomic long refused[RANKS];   /* as the ranks count them */
     _Atomic int working;           /* liars: ranks that have made their first operation */
     _Atomic long peak_kb[RANKS];
+    char said[RANKS][800];         /* liars: the error of each, when it has ended */
 };
 
 /* ---- strangers_attack.c -------------------------------------------------------------------------------------- */

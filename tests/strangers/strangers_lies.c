@@ -89,8 +89,10 @@ static int honest(struct ground *g, int rank, int size)
         err = uno_comm_init_rank(&comm, size, &g->id, rank, NULL);
     if (err == UNO_OK)
         err = sums(g, comm);
+    const char *said = err == UNO_OK ? "" : comm ? uno_last_error(comm) : uno_last_error(NULL);
+    snprintf(g->said[rank], sizeof g->said[rank], "%s", said);
     if (err != UNO_OK)
-        printf("    rank %d: %s: %.200s\n", rank, uno_err_name(err), comm ? uno_last_error(comm) : uno_last_error(NULL));
+        printf("    rank %d: %s: %.600s\n", rank, uno_err_name(err), said);
     bool silent = err != UNO_OK && !uno_last_error(comm)[0] && !uno_last_error(NULL)[0];
     (void)uno_comm_destroy(comm);
     atomic_store(&g->peak_kb[rank], peak_kb());
@@ -175,6 +177,11 @@ static bool tell_data(struct ground *g, const struct data_lie *lie)
     bool good = finish(g, 2, &failed) && told;
     if (!told)
         printf("    the lie could not be told: %s\n", err_text());
+    for (int r = 0; good && lie->fatal && r < 2; r++)
+        if (!strstr(g->said[r], "the process of rank 0 a frame that breaks the protocol: type ")) {
+            printf("    rank %d does not say what was wrong\n", r);
+            good = false;
+        }
     return verdict(lie->what, good, failed, lie->fatal);
 }
 

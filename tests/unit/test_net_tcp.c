@@ -20,7 +20,7 @@
 
 #define LIMIT_NS 20000000000ull
 
-struct heard { int controls, downs; bool clean, fin; uint32_t last; size_t last_bytes; bool disorder; char text[512]; };
+struct heard { int controls, downs; enum net_down how; uint32_t last; size_t last_bytes; bool disorder; char text[512]; };
 struct side { struct net_proc *p; struct net_link *l; struct heard heard; struct config cfg; };
 static struct side A, B;
 
@@ -35,12 +35,11 @@ static void on_control(void *arg, int from, const void *data, size_t bytes)
     h->controls++;
 }
 
-static void on_down(void *arg, int from, bool clean, bool fin, const char *text)
+static void on_down(void *arg, int from, enum net_down how, const char *text)
 {
     struct heard *h = arg;
     h->downs++;
-    h->clean = clean;
-    h->fin = fin;
+    h->how = how;
     snprintf(h->text, sizeof h->text, "%s", text);
 }
 
@@ -450,7 +449,7 @@ static void goodbye_is_clean(void **state)
     while (!B.heard.downs && clock_ns() < end)
         net_progress(B.p);
     assert_int_equal(B.heard.downs, 1);
-    assert_true(B.heard.clean);
+    assert_int_equal(B.heard.how, NET_DOWN_LEFT);
     for (int i = 0; i < 100; i++)
         net_progress(B.p);
     assert_int_equal(B.heard.downs, 1);
@@ -474,8 +473,7 @@ static void an_end_without_goodbye_is_told_apart(void **state)
         net_progress(B.p);
     assert_true(clock_ns() - start < 1000000000);
     assert_int_equal(B.heard.downs, 1);
-    assert_false(B.heard.clean);
-    assert_true(B.heard.fin);
+    assert_int_equal(B.heard.how, NET_DOWN_ENDED);
     assert_non_null(strstr(B.heard.text, "process 0"));
     side_open(&A, 0);
 }
@@ -562,20 +560,20 @@ static void the_wrong_secret_is_refused(void **state)
 /* Each of these is said by a peer that knows the secret. */
 static void liars_lose_their_link(void **state)
 {
-    static const struct { const char *name; struct tcp_frame f; } lies[] = {
-        {"magic", {.magic = 1, .type = TCP_ACK}},
-        {"type", {.magic = TCP_MAGIC, .type = 77}},
-        {"control too long", {.magic = TCP_MAGIC, .type = TCP_CONTROL, .number = 1, .length = TCP_CONTROL_BYTES + 1}},
-        {"control gap", {.magic = TCP_MAGIC, .type = TCP_GOODBYE, .number = 9}},
-        {"message larger than 4 GB", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 1ull << 40, .length = TCP_SLICE}},
-        {"offset outside", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100, .offset = TCP_SLICE, .length = 0}},
-        {"offset not at a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 200000, .offset = 5, .length = 100}},
-        {"length not the rest", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100, .length = 50}},
-        {"slice too long", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100000, .length = 100000}},
-        {"beyond the credit", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 3, .bytes = 8, .length = 8, .shape_no = 1}},
-        {"a shape that never was", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 8, .length = 8, .shape_no = 2}},
-        {"grant of nothing", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 0, .shape_no = 1, .bytes = 0}},
-        {"release of what was not sent", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 4, .shape_no = 1, .bytes = 2}},
+    static const struct { const char *name, *expected; struct tcp_frame f; } lies[] = {
+        {"magic", "begins with UTF1", {.magic = 1, .type = TCP_ACK}},
+        {"type", "known type", {.magic = TCP_MAGIC, .type = 77}},
+        {"control too long", "at most 4096", {.magic = TCP_MAGIC, .type = TCP_CONTROL, .number = 1, .length = TCP_CONTROL_BYTES + 1}},
+        {"control gap", "without a gap", {.magic = TCP_MAGIC, .type = TCP_GOODBYE, .number = 9}},
+        {"message larger than 4 GB", "message of 1099511627776 bytes, offset 0, length 65536; expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 1ull << 40, .length = TCP_SLICE}},
+        {"offset outside", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100, .offset = TCP_SLICE, .length = 0}},
+        {"offset not at a slice", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 200000, .offset = 5, .length = 100}},
+        {"length not the rest", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100, .length = 50}},
+        {"slice too long", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100000, .length = 100000}},
+        {"beyond the credit", "that was granted", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 3, .bytes = 8, .length = 8, .shape_no = 1}},
+        {"a shape that never was", "that was granted", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 8, .length = 8, .shape_no = 2}},
+        {"grant of nothing", "grant of 1 to", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 0, .shape_no = 1, .bytes = 0}},
+        {"release of what was not sent", "release of what was sent", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 4, .shape_no = 1, .bytes = 2}},
     };
     for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
         int process = 10 + (int)i;
@@ -602,11 +600,39 @@ static void liars_lose_their_link(void **state)
         if (!A.heard.downs)
             fail_msg("not noticed: %s", lies[i].name);
         assert_int_equal(atomic_load(&A.p->counts.violations), violations + 1);
-        assert_false(A.heard.clean || A.heard.fin);
+        assert_int_equal(A.heard.how, NET_DOWN_BROKEN);
+        if (!strstr(A.heard.text, lies[i].expected))
+            fail_msg("%s: \"%s\" is not in: %s", lies[i].name, lies[i].expected, A.heard.text);
+        close(fd);
+        fd = insider(&A, "right", 7, process, 0, UNO_OK); /* who comes back is told why */
+        struct { struct tcp_frame f; char text[TCP_CONTROL_BYTES]; } told = {0};
+        ssize_t got;
+        while ((got = recv(fd, &told, sizeof told, MSG_DONTWAIT)) < 0 && clock_ns() < end)
+            net_progress(A.p);
+        assert_int_equal(told.f.type, TCP_CLOSED);
+        assert_int_equal(got, sizeof told.f + told.f.length);
+        assert_string_equal(told.text, A.heard.text);
         tcp_end_free(&rx);
         tcp_end_free(&tx);
         close(fd);
     }
+}
+
+/* Who is told that it broke the protocol gives the link up with that sentence, free of control characters. */
+static void a_link_that_the_peer_closed_is_down(void **state)
+{
+    struct { struct tcp_frame f; char text[16]; } m = {.f = {.magic = TCP_MAGIC, .type = TCP_CLOSED, .length = 8}, .text = "sent \n it"};
+    uint64_t end = clock_ns() + LIMIT_NS, violations = atomic_load(&A.p->counts.violations);
+    A.heard.downs = 0;
+    int fd = insider(&A, "right", 7, 60, 0, UNO_OK);
+    assert_int_equal(sock_send_all(fd, &m, sizeof m.f + m.f.length, clock_after(1)), UNO_OK);
+    while (!A.heard.downs && clock_ns() < end)
+        net_progress(A.p);
+    assert_int_equal(A.heard.downs, 1);
+    assert_int_equal(A.heard.how, NET_DOWN_BROKEN);
+    assert_string_equal(A.heard.text, "closed the connection for good, for the process of rank 0 sent ? i");
+    assert_int_equal(atomic_load(&A.p->counts.violations), violations);
+    close(fd);
 }
 
 /* A slice of a communicator that was shrunk away: read, dropped, counted; the link goes on. */
@@ -854,7 +880,8 @@ int main(void)
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
         CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
         CASE(goodbye_is_clean), CASE(an_end_without_goodbye_is_told_apart), CASE(strangers_do_no_harm),
-        CASE(the_wrong_secret_is_refused), CASE(liars_lose_their_link), CASE(an_old_epoch_is_counted), CASE(authenticated_noise_is_survived), CASE(ipv6_alone_will_do),
+        CASE(the_wrong_secret_is_refused), CASE(liars_lose_their_link), CASE(a_link_that_the_peer_closed_is_down),
+        CASE(an_old_epoch_is_counted), CASE(authenticated_noise_is_survived), CASE(ipv6_alone_will_do),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
         CASE(callers_and_service_threads_share)};
     cmocka_set_test_filter(getenv("UNISONO_TEST")); /* one by name; NULL = all */

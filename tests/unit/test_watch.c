@@ -328,8 +328,8 @@ static void all_ends_of_connections_are_a_death(void **state)
     (void)state;
     struct watch *w = start_with_other_host();
     uint64_t since = clock_ns();
-    watch_on_down(w, 1, false, false, "connection reset"); /* a firewall does that too */
-    watch_on_down(w, 2, false, true, "end of file on 2 sockets");
+    watch_on_down(w, 1, NET_DOWN_LOST, "connection reset"); /* a firewall does that too */
+    watch_on_down(w, 2, NET_DOWN_ENDED, "end of file on 2 sockets");
     assert_true(wait_text(seen.dead[2]));
     uint64_t took = seen.dead_ns[2] - since;
     print_message("noticed after %.1f ms: %s\n", (double)took / 1e6, seen.dead[2]);
@@ -344,9 +344,9 @@ static void a_closed_link_after_goodbye_is_none(void **state)
 {
     (void)state;
     struct watch *w = start_with_other_host();
-    watch_on_down(w, 1, true, true, "");
+    watch_on_down(w, 1, NET_DOWN_LEFT, "");
     assert_true(wait_text(seen.left[1]));
-    watch_on_down(w, 1, false, true, "again"); /* and nothing later makes it one */
+    watch_on_down(w, 1, NET_DOWN_ENDED, "again"); /* and nothing later makes it one */
     usleep(350000);
     stop();
     assert_int_equal(seen.deaths, 0);
@@ -357,7 +357,7 @@ static void the_hub_knows_better(void **state)
     (void)state;
     struct watch *w = start_with_other_host();
     uint64_t since = clock_ns();
-    watch_on_down(w, 1, false, true, "end of file");
+    watch_on_down(w, 1, NET_DOWN_ENDED, "end of file");
     say(w, 2, &(struct frame){.kind = FRAME_DEATH, .process = 1, .text = "rank 1 (pid 101 on host1) was killed by \033[31msignal 9"});
     if (clock_ns() - since > 250000000) /* after 300 ms the ends of the connections are believed */
         skip();
@@ -400,7 +400,7 @@ static void what_comes_before_the_start_is_kept(void **state)
     struct watch *w = NULL;
     assert_int_equal(watch_new(&w), UNO_OK);
     say(w, 1, &(struct frame){.kind = FRAME_DEATH, .process = 1, .text = "rank 1 died early"});
-    watch_on_down(w, 1, false, true, "end of file");
+    watch_on_down(w, 1, NET_DOWN_ENDED, "end of file");
     struct watch_options opt = {.rank = 0, .size = size, .members = members, .on_dead = on_dead, .on_abort = on_abort, .arg = &seen};
     fault_arm("thread", 1);
     assert_int_equal(watch_start(&opt, &w), UNO_ERR_SYSTEM);
@@ -463,7 +463,7 @@ static void a_forked_child_closes_and_does_nothing(void **state)
             int left = open_descriptors();
             watch_goodbye(w);
             watch_abort(w, 1, UNO_ERR_ABORTED, 0, "", (int[]){0, 1}, 2);
-            watch_on_down(w, 1, false, true, "");
+            watch_on_down(w, 1, NET_DOWN_ENDED, "");
             watch_stop(w);
             _exit(left == before ? 0 : 1);
         }
