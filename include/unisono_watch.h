@@ -87,7 +87,7 @@ typedef struct uno_job_call {      /* a collective, as a rank called it */
     uint64_t start_ns, end_ns, wait_since_ns;
 } uno_job_call;
 typedef struct uno_job_message {   /* a send or receive that has not ended */
-    const char *kind;              /* "send" "recv" "isend" "irecv" "announced" */
+    const char *kind;              /* "send" "recv" "isend" "irecv" */
     const char *type;
     int peer, tag;                 /* comm rank; UNO_ANY */
     uint32_t number;               /* of the pair, from 1; 0 = not known */

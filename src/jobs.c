@@ -158,7 +158,7 @@ static void show_call(uno_job_call *to, const struct verdict_event *e, const str
 
 static void show_message(uno_job_message *to, const struct verdict_p2p *p)
 {
-    static const char *const kinds[] = {"?", "send", "recv", "isend", "irecv", "announced"};
+    static const char *const kinds[] = {"?", "send", "recv", "isend", "irecv"};
     *to = (uno_job_message){.kind = WORD(kinds, p->kind), .type = type_name((uno_type)p->type), .peer = p->peer, .tag = p->tag,
                             .number = p->number, .bytes = p->bytes, .moved_bytes = p->bytes_moved, .waited = p->waited,
                             .matched = p->matched, .site = p->site, .since_ns = p->since_ns};

@@ -53,8 +53,7 @@ struct verdict_event {        /* one collective in one rank's ledger */
                                       of one program, so that sites can be compared); "" = unknown */
 };
 
-enum verdict_p2p_kind { VERDICT_SEND = 1, VERDICT_RECV, VERDICT_ISEND, VERDICT_IRECV,
-                        VERDICT_ANNOUNCED /* a peer's send has come here and met no receive */ };
+enum verdict_p2p_kind { VERDICT_SEND = 1, VERDICT_RECV, VERDICT_ISEND, VERDICT_IRECV };
 struct verdict_p2p {          /* one send or receive that has not ended, in one communicator */
     uint8_t kind;             /* enum verdict_p2p_kind */
     bool waited;              /* the program waits for it now (send, recv, wait, group_end, stream synchronise) */
@@ -65,7 +64,7 @@ struct verdict_p2p {          /* one send or receive that has not ended, in one 
     uint32_t number;          /* per (sender, receiver), from 1; 0 = not known */
     uint64_t bytes;           /* length, or room for it */
     uint64_t bytes_moved;
-    uint64_t since_ns;        /* own clock: issued, or announced */
+    uint64_t since_ns;        /* own clock: issued */
     char site[VERDICT_SITE_BYTES];
 };
 

@@ -330,7 +330,7 @@ static void add_waits_of(struct judge *j, int rank)
             add_wait(j, &(struct wait){.rank = rank, .group = g, .on = -1, .since_ns = at_judge(j, rank, e->start_ns)});
         for (uint32_t k = 0; k < c->np2p; k++) {
             const struct verdict_p2p *p = &c->p2p[k];
-            if (p->waited && p->kind != VERDICT_ANNOUNCED && !p->matched)
+            if (p->waited && !p->matched)
                 add_wait(j, &(struct wait){.rank = rank, .group = g, .p2p = p, .on = member_of(g, p->peer),
                                            .since_ns = at_judge(j, rank, p->since_ns)});
         }

@@ -40,7 +40,7 @@ void say_stuck(struct out *o, const struct judge *j, const struct fault *x)
 const char *missing(const struct fault *x, bool for_good)
 {
     if (x->wait)
-        return x->wait->p2p->kind == VERDICT_ANNOUNCED || sends(x->wait->p2p) ? "has posted no receive for it" : "has sent nothing for it";
+        return sends(x->wait->p2p) ? "has posted no receive for it" : "has sent nothing for it";
     return for_good ? "never called it" : "has not called it yet";
 }
 
@@ -113,6 +113,39 @@ void say_silent(struct out *o, const struct judge *j, int rank)
     say(o, "; whether its process stands or its host is cut off cannot be told from here");
 }
 
+/* Is call `number` in the queue of this rank? Only collectives have numbers. */
+static const struct verdict_call *queued(const struct verdict_comm *c, uint32_t number)
+{
+    uint32_t ahead = number - c->newest;
+    for (uint32_t i = 0; is_ahead(number, c->newest) && i < c->ncalls; i++)
+        if (c->calls[i].coll >= 0 && --ahead == 0)
+            return &c->calls[i];
+    return NULL;
+}
+
+/* Issued on a stream, and not begun: the program has done its part. */
+static bool say_queued(struct out *o, const struct judge *j, const struct fault *x, int rank)
+{
+    const struct seat *s = x->group && !x->wait ? seat_of(x->group, rank) : NULL;
+    const struct verdict_call *q = s ? queued(s->comm, x->group->number) : NULL, *head = q ? s->comm->calls : NULL;
+    if (!q)
+        return false;
+    say(o, "has issued it");
+    if (q->site[0])
+        say(o, " at %s", q->site);
+    if (q->since_ns) {
+        say(o, ", ");
+        say_age(o, age_of(j, at_judge(j, rank, q->since_ns)));
+        say(o, " ago");
+    }
+    if (head == q)
+        say(o, ", on a stream that has not come to it: an event, or an operation before it in that stream, is not complete; it ");
+    else
+        say(o, ", and it waits in the queue of this communicator behind %s, whose stream has not come to it; it ",
+            head->coll >= 0 ? coll_name((uno_coll)head->coll) : "a send or receive");
+    return true;
+}
+
 static void say_culprit(struct out *o, const struct judge *j, const struct fault *x, int rank)
 {
     say_rank(o, j, rank);
@@ -123,7 +156,7 @@ static void say_culprit(struct out *o, const struct judge *j, const struct fault
     default:
         if (inside(x, rank))
             say(o, "is in it and ");
-        else
+        else if (!say_queued(o, j, x, rank))
             say(o, "%s; it ", missing(x, x->kind == VERDICT_KIND_RANK_ABSENT));
         say_doing(o, j, rank);
     }

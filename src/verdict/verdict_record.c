@@ -193,7 +193,7 @@ static void event(struct codec *c, struct verdict_event *e)
 #define P2P_WORDS 11
 static void p2p(struct codec *c, struct verdict_p2p *p)
 {
-    u8(c, &p->kind, VERDICT_ANNOUNCED, "a send or receive is neither");
+    u8(c, &p->kind, VERDICT_IRECV, "a send or receive is neither");
     if (c->mode == READ && p->kind == 0)
         refuse(c, "a send or receive is neither");
     flag(c, &p->waited);

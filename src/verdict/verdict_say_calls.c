@@ -210,7 +210,7 @@ static bool near_miss_at(struct out *o, const struct wait *w, const struct seat 
     bool send = sends(w->p2p);
     for (uint32_t i = 0; i < peer->comm->np2p; i++) {
         const struct verdict_p2p *p = &peer->comm->p2p[i];
-        if (p->kind == VERDICT_ANNOUNCED || p->matched || sends(p) == send || p->tag == w->p2p->tag ||
+        if (p->matched || sends(p) == send || p->tag == w->p2p->tag ||
             (p->peer != own->comm->rank && p->peer != UNO_ANY))
             continue;
         say_tags(o, send ? w->rank : peer->rank, send ? w->p2p->tag : p->tag, send ? peer->rank : w->rank, send ? p->tag : w->p2p->tag);
@@ -219,7 +219,7 @@ static bool near_miss_at(struct out *o, const struct wait *w, const struct seat 
     return false;
 }
 
-/* A receive there that fits but for its tag, a send there, or one that was announced here. */
+/* A receive there that fits but for its tag, or a send there. */
 static void say_near_miss(struct out *o, const struct wait *w)
 {
     const struct seat *own = seat_of(w->group, w->rank);
@@ -227,13 +227,6 @@ static void say_near_miss(struct out *o, const struct wait *w)
         const struct seat *peer = &w->group->seats[i];
         if (peer != own && (w->on < 0 || peer->rank == w->on) && near_miss_at(o, w, own, peer))
             return;
-    }
-    for (uint32_t i = 0; own && !sends(w->p2p) && i < own->comm->np2p; i++) {
-        const struct verdict_p2p *p = &own->comm->p2p[i];
-        if (p->kind != VERDICT_ANNOUNCED || p->tag == w->p2p->tag || (w->p2p->peer != UNO_ANY && p->peer != w->p2p->peer))
-            continue;
-        say_tags(o, member_of(w->group, p->peer), p->tag, w->rank, w->p2p->tag);
-        return;
     }
 }
 

@@ -158,6 +158,28 @@ static void test_absent_computes(void **state)
     }
 }
 
+/* Who has issued the call on a stream has called it: the stream is what holds it up. */
+static void test_absent_queued(void **state)
+{
+    (void)state;
+    for (int behind = 0; behind < 3; behind++) {
+        open_stage(&stages[0]);
+        all_but(5);
+        if (behind == 1)
+            scene_queued(&s, 5, WORLD, UNO_ALL_REDUCE, 64, 40, SCENE_NOW - 7)->coll = -1;
+        scene_queued(&s, 5, WORLD, UNO_ALL_REDUCE, 1024, 41, SCENE_NOW - 6.1);
+        if (behind == 2) /* a later call in the queue is not this one */
+            scene_of(&s, 5, WORLD)->calls[0].coll = -1;
+        scene_computes(&s, 5, "train.py:88");
+        close_stage(&stages[0]);
+        if (behind == 2)
+            must_say(VERDICT_KIND_COMPUTING, 5, "all_reduce #17", name(5), "has not called it yet", NULL);
+        else
+            must_say(VERDICT_KIND_COMPUTING, 5, "all_reduce #17", name(5), "has issued it, 6.1 s ago",
+                     behind ? "in the queue of this communicator behind a send or receive" : "on a stream that has not come to it", NULL);
+    }
+}
+
 static void test_absent_waits_elsewhere(void **state)
 {
     (void)state;
@@ -565,7 +587,7 @@ static void test_p2p_tags(void **state)
     scene_begin(&s, 2, 1, 3);
     scene_comm(&s, WORLD, "dp", 0, 1, 2);
     scene_p2p(&s, 0, WORLD, VERDICT_IRECV, UNO_ANY, 6, 8, SCENE_NOW - 6);
-    scene_p2p(&s, 0, WORLD, VERDICT_ANNOUNCED, 1, 5, 8, SCENE_NOW - 7);
+    scene_p2p(&s, 1, WORLD, VERDICT_ISEND, 0, 5, 8, SCENE_NOW - 7)->waited = false;
     must_say(VERDICT_KIND_P2P_UNMATCHED, 0, "irecv from any rank (tag 6", "rank 1 sends tag 5", NULL);
 }
 
@@ -1001,7 +1023,6 @@ static void test_near_misses_2(void **state)
     open_stage(&stages[1]); /* old sends nobody waits for, receives posted early */
     scene_p2p(&s, 1, WORLD, VERDICT_ISEND, 2, 0, 8, SCENE_NOW - 60)->waited = false;
     scene_p2p(&s, 5, WORLD, VERDICT_IRECV, UNO_ANY, 0, 8, SCENE_NOW - 60)->waited = false;
-    scene_p2p(&s, 2, WORLD, VERDICT_ANNOUNCED, 1, 0, 8, SCENE_NOW - 60);
     quiet();
 
     open_stage(&stages[1]); /* a large message is on its way */
@@ -1274,7 +1295,7 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_queued), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_absent_telling_frame),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_off_by_one),

@@ -137,7 +137,7 @@ static inline struct verdict_p2p *scene_p2p(struct scene *s, int rank, uint64_t 
     struct verdict_comm *c = scene_of(s, rank, id);
     c->p2p = scene_more(c->p2p, c->np2p, sizeof *c->p2p);
     struct verdict_p2p *p = &c->p2p[c->np2p++];
-    *p = (struct verdict_p2p){.kind = (uint8_t)kind, .waited = kind != VERDICT_ANNOUNCED, .peer = peer, .tag = tag, .bytes = bytes,
+    *p = (struct verdict_p2p){.kind = (uint8_t)kind, .waited = true, .peer = peer, .tag = tag, .bytes = bytes,
                               .number = 1, .since_ns = scene_own(s, rank, since)};
     return p;
 }
