@@ -10,6 +10,7 @@
 
 #define MOST_P2P 256
 #define NOTED_NS 1000000000ull
+#define QUEUE_STANDS_NS 1000000000ull
 
 static void site_of(const struct board_page *page, uint64_t address, char *site)
 {
@@ -120,6 +121,16 @@ static uno_err fill_p2p(const struct net_region *r, const struct board_page *pag
     return keep && !out->p2p ? UNO_ERR_MEMORY : UNO_OK;
 }
 
+/* Queue and events are not read at one moment, and the judge takes the first of the queue for the event after the newest. So it is
+ * where the same operation ran before and after, or where the queue has stood for long. */
+static bool queue_follows(const struct ledger_notes *n, uint32_t newest_before, const struct verdict_comm *out)
+{
+    if (n->queued == 0 || newest_before != out->newest)
+        return n->queued == 0;
+    bool runs = out->nevents && out->events[out->nevents - 1].state == VERDICT_RUNNING;
+    return runs || n->queue[0].since_ns + QUEUE_STANDS_NS < clock_ns();
+}
+
 static uno_err fill_calls(const struct ledger_notes *n, const struct board_page *page, struct verdict_comm *out)
 {
     uint32_t count = MIN(n->queued, (uint32_t)LEDGER_QUEUED);
@@ -163,11 +174,19 @@ static void fill_failure(const struct net_region *r, struct verdict_comm *out)
     snprintf(out->failed_text, sizeof out->failed_text, "%.*s", (int)sizeof out->failed_text - 1, r->abort_text);
 }
 
+static uint32_t newest_number(const struct net_region *r)
+{
+    struct ledger_event e;
+    bool any = ledger_newest(net_region_ledger((struct net_region *)(uintptr_t)r), &e);
+    return any ? atomic_load_explicit(&e.number, memory_order_relaxed) : 0; /* this function's own */
+}
+
 uno_err report_comm(const struct net_region *r, const struct board_page *page, uint32_t events, struct verdict_comm *out)
 {
     struct ledger_notes n;
     memset(out, 0, sizeof *out);
     out->failed_rank = -1;
+    uint32_t newest = newest_number(r);
     notes_read(ledger_notes(r), &n);
     if (!atomic_load_explicit(&n.ready, memory_order_relaxed) || n.size != (int32_t)r->size || n.rank < 0 || n.rank >= n.size)
         return UNO_OK; /* not whole yet: nothing is said of it */
@@ -181,7 +200,10 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     TRY(fill_members(r, out));
     TRY(fill_events(r, &n, page, MAX(events, 1u), out));
     TRY(fill_p2p(r, page, out));
-    TRY(fill_calls(&n, page, out));
+    if (queue_follows(&n, newest, out))
+        TRY(fill_calls(&n, page, out));
+    else
+        out->left_out += n.queued;
     fill_failure(r, out);
     return UNO_OK;
 }
