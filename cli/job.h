@@ -41,13 +41,20 @@ struct job_found {
     char unasked[600];     /* why other hosts were not asked, though there are some; "" */
     uint64_t id;
     int size;
+    bool *here;            /* by rank: its process was seen on this host at the last job_read */
+    void *others;          /* what other hosts said last (job_hear_others) */
+    size_t others_bytes;
 };
 /* Find the one job that is meant. Returns CLI_GOOD, or CLI_ERROR after a sentence on stderr. job_free in any case. */
 int job_find(const struct job_wanted *wanted, struct job_found *found);
-/* Read a live job anew, as far as it is on this host. CLI_ERROR after a sentence. */
+/* Read a live job anew, as far as it is on this host, beside what other hosts said last. CLI_ERROR after a sentence. */
 int job_read(const char *command, struct job_found *found);
 /* As job_read, and what its processes do now, with their stacks, and what other hosts say, by way of the job's own stewards. */
 int job_ask(const char *command, struct job_found *found);
+/* Ask other hosts what their ledgers show; never waits, and disturbs nobody. found->unasked says why that is not possible. */
+void job_ask_others(struct job_found *found);
+/* Has the answer come, or will it not? False: not yet. It counts from the next job_read on. */
+bool job_hear_others(struct job_found *found);
 void job_free(struct job_found *found);
 
 /* job_files.c: records of a file, or of all "*.facts" of a folder and of its unisono-<uid>. CLI_ERROR: there was nothing to read. */

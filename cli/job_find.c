@@ -272,14 +272,59 @@ static int take_up(const char *command, struct job_found *found, uno_jobs *jobs)
     return out_error(command, "the job has ended meanwhile");
 }
 
+/* Which ranks are on this host: those of which the keeper itself has records. */
+static int note_here(const char *command, struct job_found *found, uno_jobs *jobs)
+{
+    if (!found->here && !(found->here = calloc((size_t)found->size, sizeof *found->here)))
+        return out_error(command, "no memory");
+    for (size_t i = 0; i < uno_jobs_count(jobs); i++) {
+        const uno_job *job;
+        if (uno_jobs_get(jobs, i, &job) != UNO_OK)
+            return out_error(command, "%s", uno_last_error(NULL));
+        for (int r = 0; r < job->size && job->id == found->id && job->size == found->size; r++)
+            found->here[r] = !job_unheard(&job->ranks[r]);
+    }
+    return CLI_GOOD;
+}
+
 int job_read(const char *command, struct job_found *found)
 {
     uno_jobs *jobs = NULL;
     int rc = read_facts(command, found->keeper, false, &jobs);
     if (rc == CLI_GOOD)
+        rc = note_here(command, found, jobs);
+    if (rc == CLI_GOOD && found->others_bytes && uno_jobs_add(jobs, found->others, found->others_bytes) != UNO_OK)
+        snprintf(found->unasked, sizeof found->unasked, "what they answer cannot be read: %s", uno_last_error(NULL));
+    if (rc == CLI_GOOD)
         return take_up(command, found, jobs);
     uno_jobs_free(jobs);
     return rc;
+}
+
+void job_ask_others(struct job_found *found)
+{
+    if (uno_keeper_ask(found->keeper) != UNO_OK)
+        snprintf(found->unasked, sizeof found->unasked, "%s", uno_last_error(NULL));
+}
+
+bool job_hear_others(struct job_found *found)
+{
+    void *data;
+    size_t bytes;
+    uno_err err = uno_keeper_answer(found->keeper, &data, &bytes);
+    if (err == UNO_ERR_IN_PROGRESS)
+        return false;
+    if (err != UNO_OK) {
+        snprintf(found->unasked, sizeof found->unasked, "%s", uno_last_error(NULL));
+    } else if (bytes) {
+        free(found->others);
+        found->others = data;
+        found->others_bytes = bytes;
+        found->unasked[0] = 0;
+    } else {
+        free(data);
+    }
+    return true;
 }
 
 int job_ask(const char *command, struct job_found *found)
@@ -305,6 +350,8 @@ void job_free(struct job_found *found)
 {
     uno_jobs_free(found->jobs);
     uno_keeper_free(found->keeper);
+    free(found->here);
+    free(found->others);
     *found = (struct job_found){0};
 }
 

@@ -13,14 +13,15 @@
 #include "job.h"
 
 #define SLOW_SHARE 0.10        /* who is late for less of the time is not slow */
+#define APART_NS 5000000u       /* readings of several hosts are not of one moment, and their clocks are known so well */
 #define SLOW_TIMES 2.0         /* ... nor who is not so much later than most of the others */
 
 struct cell {                  /* a rank in a communicator */
     int rank;
     uint64_t comm;
-    uint32_t first, newest;    /* numbers at the beginning, and at the last reading */
-    double bytes;
-    unsigned readings, waiting;
+    struct reading { uint64_t taken_ns; uint32_t newest; uint64_t messages, sent_bytes, received_bytes; } first, last;
+    double bytes;              /* of collectives */
+    unsigned readings, waiting; /* without the first */
     uint64_t late_ns;
     bool here;                 /* in the last reading */
 };
@@ -37,6 +38,7 @@ struct top_meter {
     struct clocked *clocks;    /* by rank, at the beginning */
     int nclocks;
     struct top_row *rows;
+    int nrows;
     uint64_t begin_ns;
 };
 
@@ -76,14 +78,21 @@ static bool grow(void **array, size_t *cap, size_t need, size_t one)
     return true;
 }
 
-static struct cell *cell_of(struct top_meter *m, int rank, const uno_job_comm *c)
+static struct reading reading_of(const uno_job_rank *r, const uno_job_comm *c)
 {
+    return (struct reading){r->taken_ns, c->newest, c->sends + c->receives, c->sent_bytes, c->received_bytes};
+}
+
+static struct cell *cell_of(struct top_meter *m, const uno_job_rank *r, const uno_job_comm *c)
+{
+    int rank = r->rank;
     for (size_t i = 0; i < m->ncells; i++)
         if (m->cells[i].rank == rank && m->cells[i].comm == c->id)
             return &m->cells[i];
     if (!grow((void **)&m->cells, &m->cell_cap, m->ncells + 1, sizeof *m->cells))
         return NULL;
-    m->cells[m->ncells] = (struct cell){.rank = rank, .comm = c->id, .first = c->newest, .newest = c->newest};
+    struct reading first = reading_of(r, c);
+    m->cells[m->ncells] = (struct cell){.rank = rank, .comm = c->id, .first = first, .last = first};
     return &m->cells[m->ncells++];
 }
 
@@ -118,15 +127,16 @@ static char process_now(int pid, uint64_t *ticks)
     return state == 'Z' || state == 'X' ? 0 : state;
 }
 
-static bool note_clocks(struct top_meter *m, const uno_job *job)
+static bool note_clocks(struct top_meter *m, const struct job_found *found)
 {
+    const uno_job *job = found->job;
     if (m->nclocks != job->size) {
         free(m->clocks);
         m->clocks = calloc((size_t)job->size, sizeof *m->clocks);
         m->nclocks = m->clocks ? job->size : 0;
     }
     for (int r = 0; r < m->nclocks; r++) {
-        m->clocks[r].pid = job->ranks[r].pid;
+        m->clocks[r].pid = found->here[r] ? job->ranks[r].pid : 0; /* another host's say nothing here */
         process_now(m->clocks[r].pid, &m->clocks[r].ticks);
     }
     return m->clocks != NULL;
@@ -146,6 +156,15 @@ static bool is_ahead(uint32_t a, uint32_t b)
     return (int32_t)(a - b) > 0;
 }
 
+/* A time of that rank's host as this host's clock has it; 0 = not known. */
+static uint64_t time_here(const struct job_found *found, int rank, uint64_t ns)
+{
+    const uno_job_rank *r = &found->job->ranks[rank];
+    if (found->here[rank])
+        return ns;
+    return r->clock_known && ns ? ns + (uint64_t)r->clock_offset_ns : 0;
+}
+
 static const uno_job_comm *comm_of(const uno_job_rank *r, uint64_t id)
 {
     for (size_t i = 0; i < r->ncomms; i++)
@@ -155,14 +174,16 @@ static const uno_job_comm *comm_of(const uno_job_rank *r, uint64_t id)
 }
 
 /* How much moved since the last reading; what the ledger has lost already counts as the mean of what it holds. */
-static void count_calls(struct cell *cell, const uno_job_comm *c)
+static void count_calls(struct cell *cell, const uno_job_rank *r, const uno_job_comm *c)
 {
-    uint32_t made = is_ahead(c->newest, cell->newest) ? c->newest - cell->newest : 0, seen = 0;
+    uint32_t made = is_ahead(c->newest, cell->last.newest) ? c->newest - cell->last.newest : 0, seen = 0;
     double bytes = 0;
+    if (r->taken_ns == cell->last.taken_ns)
+        return; /* nothing new was heard of it */
     for (; seen < made && seen < c->ncalls; seen++)
         bytes += (double)c->calls[c->ncalls - 1 - seen].bytes;
     cell->bytes += seen ? bytes / seen * made : 0;
-    cell->newest = c->newest;
+    cell->last = reading_of(r, c);
     cell->readings++;
     const uno_job_call *last = call_at(c, c->newest);
     cell->waiting += last && strcmp(last->state, "running") == 0 && last->wait_since_ns != 0;
@@ -175,8 +196,9 @@ static void count_calls(struct cell *cell, const uno_job_comm *c)
 }
 
 /* When the first of a communicator's ranks began call `number`; 0 = nobody has. *all: all ranks that are known have. */
-static uint64_t first_start(const uno_job *job, uint64_t id, uint32_t number, bool *all)
+static uint64_t first_start(const struct job_found *found, uint64_t id, uint32_t number, bool *all)
 {
+    const uno_job *job = found->job;
     uint64_t first = 0;
     *all = true;
     for (int r = 0; r < job->size; r++) {
@@ -184,30 +206,33 @@ static uint64_t first_start(const uno_job *job, uint64_t id, uint32_t number, bo
         const uno_job_call *call = c ? call_at(c, number) : NULL;
         if (c && is_ahead(number, c->newest))
             *all = false;
-        if (call && (first == 0 || call->start_ns < first))
-            first = call->start_ns;
+        uint64_t start = call ? time_here(found, r, call->start_ns) : 0;
+        if (start && (first == 0 || start < first))
+            first = start;
     }
     return first;
 }
 
-static void add_late(struct top_meter *m, const uno_job *job, uint64_t id, uint32_t number, uint64_t first)
+static void add_late(struct top_meter *m, const struct job_found *found, uint64_t id, uint32_t number, uint64_t first)
 {
-    uint64_t from = first > m->begin_ns ? first : m->begin_ns;
+    const uno_job *job = found->job;
     for (int r = 0; r < job->size; r++) {
         const uno_job_comm *c = comm_of(&job->ranks[r], id);
         const uno_job_call *call = c ? call_at(c, number) : NULL;
         if (!c || (!call && !is_ahead(number, c->newest)))
             continue;
-        uint64_t to = call ? call->start_ns : job->ranks[r].taken_ns; /* not made yet: until now */
-        struct cell *cell = cell_of(m, r, c);
+        uint64_t to = time_here(found, r, call ? call->start_ns : job->ranks[r].taken_ns); /* not made yet: until it was seen */
+        struct cell *cell = cell_of(m, &job->ranks[r], c);
+        uint64_t begin = cell ? time_here(found, r, cell->first.taken_ns) : 0, from = first > begin ? first : begin;
         if (cell && to > from)
             cell->late_ns += to - from;
     }
 }
 
 /* Who was late to the calls that all have made since the last reading. last: and to the one that some have not made yet. */
-static void count_late(struct top_meter *m, const uno_job *job, struct group *g, bool last)
+static void count_late(struct top_meter *m, const struct job_found *found, struct group *g, bool last)
 {
+    const uno_job *job = found->job;
     uint32_t newest = g->seen;
     for (int r = 0; r < job->size; r++) {
         const uno_job_comm *c = comm_of(&job->ranks[r], g->id);
@@ -218,14 +243,14 @@ static void count_late(struct top_meter *m, const uno_job *job, struct group *g,
         g->seen = newest - 4096; /* no ledger is that long */
     while (g->seen != newest) {
         bool all;
-        uint64_t first = first_start(job, g->id, g->seen + 1, &all);
+        uint64_t first = first_start(found, g->id, g->seen + 1, &all);
         if (!all) {
             if (last && first)
-                add_late(m, job, g->id, g->seen + 1, first);
+                add_late(m, found, g->id, g->seen + 1, first);
             return;
         }
         if (first)
-            add_late(m, job, g->id, g->seen + 1, first);
+            add_late(m, found, g->id, g->seen + 1, first);
         g->seen++;
     }
 }
@@ -237,11 +262,11 @@ static bool read_all(struct top_meter *m, const uno_job *job)
     for (int r = 0; r < job->size; r++)
         for (size_t i = 0; i < job->ranks[r].ncomms; i++) {
             const uno_job_comm *c = &job->ranks[r].comms[i];
-            struct cell *cell = c->destroyed ? NULL : cell_of(m, r, c);
+            struct cell *cell = c->destroyed ? NULL : cell_of(m, &job->ranks[r], c);
             if (!cell && !c->destroyed)
                 return false;
             if (cell) {
-                count_calls(cell, c);
+                count_calls(cell, &job->ranks[r], c);
                 cell->here = true;
             }
         }
@@ -270,23 +295,20 @@ static bool find_groups(struct top_meter *m, const uno_job *job)
     return true;
 }
 
-bool meter_begin(struct top_meter *m, const uno_job *job)
+bool meter_begin(struct top_meter *m, const struct job_found *found)
 {
     m->begin_ns = now_ns();
     m->ncells = 0;
-    if (!note_clocks(m, job) || !find_groups(m, job) || !read_all(m, job))
-        return false;
-    for (size_t i = 0; i < m->ncells; i++)
-        m->cells[i].readings = m->cells[i].waiting = 0;
-    return true;
+    return note_clocks(m, found) && find_groups(m, found->job) && read_all(m, found->job);
 }
 
-bool meter_sample(struct top_meter *m, const uno_job *job)
+bool meter_sample(struct top_meter *m, const struct job_found *found)
 {
+    const uno_job *job = found->job;
     if (!find_groups(m, job) || !read_all(m, job))
         return false;
     for (size_t i = 0; i < m->ngroups; i++)
-        count_late(m, job, &m->groups[i], false);
+        count_late(m, found, &m->groups[i], false);
     return true;
 }
 
@@ -303,13 +325,24 @@ static const char *age(char *buf, size_t buf_bytes, uint64_t ns)
     return buf;
 }
 
-/* For whom a call of this communicator waits: those that have not made it, else whom its rank has noted. */
-static void add_awaited(char *buf, size_t buf_bytes, const uno_job *job, const uno_job_comm *c, const uno_job_call *call)
+/* Do all its ranks run on this host, so that memory is the way between them? */
+static bool within_host(const struct job_found *found, const uno_job_comm *c)
 {
+    for (int i = 0; i < c->size; i++)
+        if (!found->here[job_member(c, i)])
+            return false;
+    return true;
+}
+
+/* For whom a call of this communicator waits: those that had not made it when they were seen after it began, else whom its rank has noted. */
+static void add_awaited(char *buf, size_t buf_bytes, const struct job_found *found, const uno_job_comm *c, const uno_job_call *call, uint64_t start)
+{
+    const uno_job *job = found->job;
     int first = -1, n = 0;
     for (int r = 0; r < job->size; r++) {
         const uno_job_comm *o = comm_of(&job->ranks[r], c->id);
-        if (o && is_ahead(call->number, o->newest) && n++ == 0)
+        uint64_t seen = time_here(found, r, job->ranks[r].taken_ns);
+        if (o && is_ahead(call->number, o->newest) && seen > start + (within_host(found, c) ? 0 : APART_NS) && n++ == 0)
             first = r;
     }
     if (n == 0)
@@ -320,7 +353,7 @@ static void add_awaited(char *buf, size_t buf_bytes, const uno_job *job, const u
     snprintf(buf + len, buf_bytes - len, n > 1 ? ", waits for rank %d and %d more" : ", waits for rank %d", first, n - 1);
 }
 
-static void say_doing(struct top_row *row, const uno_job *job, const uno_job_rank *r, const uno_job_comm *c)
+static void say_doing(struct top_row *row, const struct job_found *found, const uno_job_rank *r, const uno_job_comm *c)
 {
     char text[24];
     const uno_job_call *call = call_at(c, c->newest);
@@ -344,27 +377,58 @@ static void say_doing(struct top_row *row, const uno_job *job, const uno_job_ran
     } else {
         uint64_t ns = r->taken_ns > call->start_ns ? r->taken_ns - call->start_ns : 0;
         snprintf(row->doing, sizeof row->doing, "%s #%u for %s", call->coll, call->number, age(text, sizeof text, ns));
-        add_awaited(row->doing, sizeof row->doing, job, c, call);
+        add_awaited(row->doing, sizeof row->doing, found, c, call, time_here(found, r->rank, call->start_ns));
     }
 }
 
-static void fill_process(struct top_meter *m, const uno_job_rank *r, double seconds, struct top_row *row)
+static void fill_process(struct top_meter *m, const struct job_found *found, const uno_job_rank *r, double seconds, struct top_row *row)
 {
-    uint64_t ticks;
+    uint64_t ticks = 0;
+    char state = found->here[r->rank] ? process_now(r->pid, &ticks) : 0;
+    bool ended = strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0 || (found->here[r->rank] && !state);
     row->rank = r->rank;
     row->pid = r->pid;
-    row->state = process_now(r->pid, &ticks);
-    if (strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0)
-        row->state = 0;
+    snprintf(row->host, sizeof row->host, "%s", r->host[0] ? r->host : "-");
+    snprintf(row->state, sizeof row->state, "%s", ended ? "ended" : job_silent(r) ? "silent" : state ? (char[]){state, 0} : "-");
+    row->cpu = found->here[r->rank] ? 0 : -1;
     if (r->rank < m->nclocks && m->clocks[r->rank].pid == r->pid && ticks > m->clocks[r->rank].ticks)
         row->cpu = (double)(ticks - m->clocks[r->rank].ticks) / (double)sysconf(_SC_CLK_TCK) / seconds;
 }
 
-static void fill_rates(const struct cell *cell, double seconds, struct top_row *row)
+/* What was measured last; a rank of another host is not heard of in each interval. */
+static void fill_from_before(const struct top_meter *m, struct top_row *row)
 {
-    row->ops = (double)(cell->newest - cell->first) / seconds;
-    row->bytes = cell->bytes / seconds;
-    row->wait = cell->readings ? (double)cell->waiting / cell->readings : 0;
+    for (int i = 0; i < m->nrows; i++) {
+        const struct top_row *old = &m->rows[i];
+        if (old->rank != row->rank || old->comm != row->comm)
+            continue;
+        row->measured = old->measured;
+        row->ops = old->ops;
+        row->msgs = old->msgs;
+        row->bytes = old->bytes;
+        row->limit = old->limit;
+        row->wait = old->wait;
+        row->late = old->late;
+    }
+}
+
+static void fill_rates(const struct top_meter *m, const struct cell *cell, double limit_bps, struct top_row *row)
+{
+    const struct reading *a = &cell->first, *b = &cell->last;
+    double seconds = (double)(b->taken_ns - a->taken_ns) / 1e9;
+    row->limit = -1;
+    if (!cell->readings || b->taken_ns <= a->taken_ns) {
+        fill_from_before(m, row);
+        return;
+    }
+    double sent = (double)(b->sent_bytes - a->sent_bytes), received = (double)(b->received_bytes - a->received_bytes);
+    row->measured = true;
+    row->ops = (double)(b->newest - a->newest) / seconds;
+    row->msgs = (double)(b->messages - a->messages) / seconds;
+    row->bytes = (cell->bytes + sent + received) / seconds;
+    if (limit_bps > 0) /* a message is copied once, by one of both sides */
+        row->limit = (cell->bytes + (sent > received ? sent : received)) / seconds / limit_bps;
+    row->wait = (double)cell->waiting / cell->readings;
     row->late = (double)cell->late_ns / 1e9 / seconds;
     row->late = row->late > 1 ? 1 : row->late;
 }
@@ -382,38 +446,46 @@ static void mark_slow(struct top_row *rows, int n)
     }
 }
 
-int meter_rows(struct top_meter *m, const uno_job *job, struct top_row **rows, double *seconds)
+/* A rank's rows, one a communicator; without any there is one for its process. Returns how many. */
+static int rank_rows(struct top_meter *m, const struct job_found *found, int r, const struct top_limit *limit, double seconds, struct top_row *rows)
 {
+    const uno_job_rank *rank = &found->job->ranks[r];
     int n = 0;
-    if (!meter_sample(m, job))
+    if (job_unheard(rank))
+        return 0;
+    for (size_t i = 0; i < m->ncells; i++) {
+        const uno_job_comm *c = m->cells[i].rank == r && m->cells[i].here ? comm_of(rank, m->cells[i].comm) : NULL;
+        if (!c)
+            continue;
+        struct top_row *row = &rows[n++];
+        row->comm = c->id;
+        fill_process(m, found, rank, seconds, row);
+        fill_rates(m, &m->cells[i], limit->everywhere || within_host(found, c) ? limit->bps : 0, row);
+        job_comm_name(c, row->comm_name, sizeof row->comm_name);
+        say_doing(row, found, rank, c);
+    }
+    if (n == 0)
+        fill_process(m, found, rank, seconds, &rows[n++]);
+    return n;
+}
+
+int meter_rows(struct top_meter *m, const struct job_found *found, const struct top_limit *limit, struct top_row **rows, double *seconds)
+{
+    const uno_job *job = found->job;
+    int n = 0;
+    if (!meter_sample(m, found))
         return -1;
     for (size_t i = 0; i < m->ngroups; i++)
-        count_late(m, job, &m->groups[i], true);
+        count_late(m, found, &m->groups[i], true);
     *seconds = (double)(now_ns() - m->begin_ns) / 1e9;
-    free(m->rows);
-    m->rows = calloc(m->ncells + (size_t)job->size, sizeof *m->rows);
-    if (!m->rows)
+    struct top_row *fresh = calloc(m->ncells + (size_t)job->size, sizeof *fresh);
+    if (!fresh)
         return -1;
-    for (int r = 0; r < job->size; r++) {
-        const uno_job_rank *rank = &job->ranks[r];
-        int had = n;
-        if (strcmp(rank->status, "unknown") == 0)
-            continue;
-        for (size_t i = 0; i < m->ncells; i++) {
-            const uno_job_comm *c = m->cells[i].rank == r && m->cells[i].here ? comm_of(rank, m->cells[i].comm) : NULL;
-            if (!c)
-                continue;
-            struct top_row *row = &m->rows[n++];
-            fill_process(m, rank, *seconds, row);
-            fill_rates(&m->cells[i], *seconds, row);
-            row->comm = c->id;
-            job_comm_name(c, row->comm_name, sizeof row->comm_name);
-            say_doing(row, job, rank, c);
-        }
-        if (n == had)
-            fill_process(m, rank, *seconds, &m->rows[n++]);
-    }
-    mark_slow(m->rows, n);
-    *rows = m->rows;
+    for (int r = 0; r < job->size; r++)
+        n += rank_rows(m, found, r, limit, *seconds, fresh + n);
+    mark_slow(fresh, n);
+    free(m->rows);
+    m->rows = *rows = fresh;
+    m->nrows = n;
     return n;
 }

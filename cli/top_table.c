@@ -11,7 +11,7 @@ static enum top_sort order; /* of the comparison below; this program has one thr
 
 const char *top_sort_name(enum top_sort sort)
 {
-    static const char *const names[TOP_SORTS] = {"rank", "ops", "bytes", "wait", "late"};
+    static const char *const names[TOP_SORTS] = {"rank", "ops", "msgs", "bytes", "limit", "wait", "late"};
     return names[sort];
 }
 
@@ -19,7 +19,9 @@ static double value(const struct top_row *row)
 {
     switch (order) {
     case TOP_OPS: return row->ops;
+    case TOP_MSGS: return row->msgs;
     case TOP_BYTES: return row->bytes;
+    case TOP_LIMIT: return row->limit;
     case TOP_WAIT: return row->wait;
     case TOP_LATE: return row->late;
     default: return 0;
@@ -51,30 +53,78 @@ static void line(FILE *f, int columns, enum out_colour colour, const char *text)
     fprintf(f, "%s%.*s%s%s\n", out_colour(f, colour), width, text, out_colour(f, OUT_PLAIN), columns ? "\033[K" : "");
 }
 
-static void print_row(FILE *f, const struct top_row *row, int columns)
+/* "12%", or "-" where it is not known. */
+static const char *percent(char *buf, size_t buf_bytes, bool known, double share)
 {
-    char text[512], bytes[32];
-    out_bytes(bytes, sizeof bytes, (uint64_t)row->bytes);
-    if (!row->comm)
-        snprintf(text, sizeof text, "  %4d %7d %-5c %3.0f%% -", row->rank, row->pid, row->state ? row->state : '-', row->cpu * 100);
+    if (known)
+        snprintf(buf, buf_bytes, "%.0f%%", share * 100);
     else
-        snprintf(text, sizeof text, "%c %4d %7d %-5s %3.0f%% %-8.8s %8.0f %9s/s %3.0f%% %3.0f%% %s", row->slow ? '*' : ' ', row->rank,
-                 row->pid, row->state ? (char[]){row->state, 0} : "ended", row->cpu * 100, row->comm_name, row->ops, bytes, row->wait * 100,
-                 row->late * 100, row->doing);
+        snprintf(buf, buf_bytes, "-");
+    return buf;
+}
+
+static void print_row(FILE *f, const struct top_row *row, bool hosts, int columns)
+{
+    char text[512], host[12] = "", rate[40] = "-", ops[24] = "-", msgs[24] = "-", cpu[16], limit[16], wait[16], late[16];
+    if (hosts)
+        snprintf(host, sizeof host, "%-8.8s ", row->host);
+    percent(cpu, sizeof cpu, row->cpu >= 0, row->cpu);
+    if (row->measured) {
+        out_bytes(rate, sizeof rate - 2, (uint64_t)row->bytes);
+        memcpy(rate + strlen(rate), "/s", 3);
+        snprintf(ops, sizeof ops, "%.0f", row->ops);
+        snprintf(msgs, sizeof msgs, "%.0f", row->msgs);
+    }
+    if (!row->comm)
+        snprintf(text, sizeof text, "  %4d %s%7d %-6s %4s -", row->rank, host, row->pid, row->state, cpu);
+    else
+        snprintf(text, sizeof text, "%c %4d %s%7d %-6s %4s %-8.8s %7s %7s %11s %5s %4s %4s %s", row->slow ? '*' : ' ', row->rank, host,
+                 row->pid, row->state, cpu, row->comm_name, ops, msgs, rate, percent(limit, sizeof limit, row->measured && row->limit >= 0, row->limit),
+                 percent(wait, sizeof wait, row->measured, row->wait), percent(late, sizeof late, row->measured, row->late), row->doing);
     line(f, columns, row->slow ? OUT_YELLOW : OUT_PLAIN, text);
 }
 
-void top_print(FILE *f, const uno_job *job, const struct top_row *rows, int n, double seconds, int lines, int columns)
+/* Of how many ranks is this? */
+static void print_head(FILE *f, const struct job_found *found, double seconds, int columns)
 {
-    char text[512];
-    int shown = lines && n > lines - 3 ? (lines > 3 ? lines - 3 : 0) : n;
-    snprintf(text, sizeof text, "job %016llx: %s, %d of %d rank%s on this host, %.1f s%s", (unsigned long long)job->id,
-             job->program[0] ? job->program : "?", job->reported, job->size, job->size == 1 ? "" : "s", seconds,
-             columns ? "; q: quit; r o b w l: sort" : "");
+    char text[512], where[32] = "on this host";
+    const uno_job *job = found->job;
+    int heard = 0, hosts = job_hosts(job);
+    for (int r = 0; r < job->size; r++)
+        heard += !job_unheard(&job->ranks[r]) && !job_silent(&job->ranks[r]);
+    if (found->others_bytes && hosts)
+        snprintf(where, sizeof where, "on %d host%s", hosts, hosts == 1 ? "" : "s");
+    snprintf(text, sizeof text, "job %016llx: %s, %d of %d rank%s %s, %.1f s%s", (unsigned long long)job->id, job->program[0] ? job->program : "?",
+             heard, job->size, job->size == 1 ? "" : "s", where, seconds, columns ? "; q: quit; r o m b i w l: sort" : "");
     line(f, columns, OUT_BOLD, text);
-    line(f, columns, OUT_DIM, "* RANK     PID STATE  CPU COMM        OPS/S     BYTES/S WAIT LATE DOING             (* slow)");
+}
+
+/* What keeps the table from being whole; 1 = a line was written. */
+static int print_missing(FILE *f, const struct job_found *found, int columns)
+{
+    char text[768], ranks[128];
+    if (found->unasked[0])
+        snprintf(text, sizeof text, "other hosts were not asked: %s", found->unasked);
+    else if (job_list(found->job, job_silent, ranks, sizeof ranks)[0])
+        snprintf(text, sizeof text, "did not answer: ranks %s (their hosts were asked)", ranks);
+    else
+        return 0;
+    line(f, columns, OUT_YELLOW, text);
+    return 1;
+}
+
+void top_print(FILE *f, const struct job_found *found, const struct top_row *rows, int n, double seconds, int lines, int columns)
+{
+    char text[160];
+    bool hosts = found->others_bytes != 0; /* where there is only one, its name would be no news */
+    print_head(f, found, seconds, columns);
+    lines -= print_missing(f, found, columns);
+    int shown = columns && n > lines - 3 ? (lines > 3 ? lines - 3 : 0) : n;
+    snprintf(text, sizeof text, "* RANK %s    PID STATE   CPU COMM       OPS/S  MSGS/S     BYTES/S LIMIT WAIT LATE DOING             (* slow)",
+             hosts ? "HOST     " : "");
+    line(f, columns, OUT_DIM, text);
     for (int i = 0; i < shown; i++)
-        print_row(f, &rows[i], columns);
+        print_row(f, &rows[i], hosts, columns);
     if (shown < n) {
         snprintf(text, sizeof text, "  ... %d more", n - shown);
         line(f, columns, OUT_DIM, text);

@@ -62,6 +62,12 @@ UNO_API uno_err uno_keeper_facts(uno_keeper *keeper, int look, void **data, size
  * anyway, and nobody was asked. Takes a second, three when the process that speaks for this host is stopped. UNO_ERR_UNREACHABLE: no
  * process of the job answers here; UNO_ERR_USAGE: not one job; UNO_ERR_MEMORY. */
 UNO_API uno_err uno_keeper_gather(uno_keeper *keeper, void **data, size_t *bytes) UNO_MUST_CHECK;
+/* The same question of what the ledgers hold alone, as often as once a second: nobody is looked at, asked for a stack, or interrupted;
+ * never waits. What was asked before is forgotten. Errors as of uno_keeper_gather. */
+UNO_API uno_err uno_keeper_ask(uno_keeper *keeper) UNO_MUST_CHECK;
+/* Its answer, as of uno_keeper_gather; *bytes 0 also when nothing was asked, or the answer was fetched. UNO_ERR_IN_PROGRESS: it is not there yet (it
+ * takes a quarter of a second; a second more when a host does not answer). UNO_ERR_UNREACHABLE: none has come for 3.5 s, or it is gone. */
+UNO_API uno_err uno_keeper_answer(uno_keeper *keeper, void **data, size_t *bytes) UNO_MUST_CHECK;
 /* As uno_keeper_facts without a look, as a file in the folder unisono-<uid> under dir, which is made with mode 0700; path: where, at least 1024 bytes.
  * UNO_ERR_SYSTEM, UNO_ERR_USAGE: the folder is not this user's alone; UNO_ERR_IN_PROGRESS: nobody is kept. */
 UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes) UNO_MUST_CHECK;
@@ -105,6 +111,7 @@ typedef struct uno_job_comm {      /* a communicator, as one rank sees it */
     int destroyed;
     const char *failed;            /* NULL = it works; else the sentence */
     uint32_t newest;               /* number of the newest collective; 0 = none yet */
+    uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
     size_t ncalls, nmessages, nqueued; /* queued: issued and not begun */
     const uno_job_call *calls;     /* the newest ones, ascending, without gaps, up to `newest` */
     const uno_job_message *messages;
@@ -121,6 +128,8 @@ typedef struct uno_job_rank {
     const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
     uint32_t cpu_permille;         /* of one processor, during the look */
     uint64_t taken_ns, taken_real_ns; /* when this was seen, on both clocks */
+    int clock_known;               /* the next is: added to a time of the rank's host it gives that of the host where the records were gathered */
+    int64_t clock_offset_ns;
     uint64_t refused;              /* connections to its process that were refused: strangers, wrong secrets */
     size_t ncomms;
     const uno_job_comm *comms;

@@ -170,7 +170,8 @@ static void show_comm(struct places *at, const struct verdict_comm *c)
 {
     *at->comm++ = (uno_job_comm){.id = c->id, .epoch = c->epoch, .name = c->name, .rank = c->rank, .size = c->size,
                                  .members = c->members, .destroyed = c->destroyed, .failed = c->failed ? c->failed_text : NULL,
-                                 .newest = c->newest, .ncalls = c->nevents, .nmessages = c->np2p, .nqueued = c->ncalls,
+                                 .newest = c->newest, .sends = c->sends, .receives = c->receives, .sent_bytes = c->sent_bytes,
+                                 .received_bytes = c->received_bytes, .ncalls = c->nevents, .nmessages = c->np2p, .nqueued = c->ncalls,
                                  .calls = at->call, .messages = at->message};
     for (uint32_t i = 0; i < c->nevents; i++)
         show_call(at->call++, &c->events[i], c);
@@ -187,7 +188,8 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
                          .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
                          .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,
                          .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .taken_ns = r->taken_ns,
-                         .taken_real_ns = r->taken_real_ns, .refused = r->refused, .ncomms = r->ncomms, .comms = at->comm};
+                         .taken_real_ns = r->taken_real_ns, .clock_known = r->clock.known, .clock_offset_ns = r->clock.offset_ns,
+                         .refused = r->refused, .ncomms = r->ncomms, .comms = at->comm};
     for (uint32_t i = 0; i < r->ncomms; i++)
         show_comm(at, &r->comms[i]);
 }

@@ -50,6 +50,18 @@ uno_err uno_keeper_gather(uno_keeper *keeper, void **data, size_t *bytes)
     return keeper_gather(inner(keeper), data, bytes);
 }
 
+uno_err uno_keeper_ask(uno_keeper *keeper)
+{
+    return keeper ? keeper_ask(inner(keeper)) : err_set(UNO_ERR_ARG, "uno_keeper_ask: keeper is NULL");
+}
+
+uno_err uno_keeper_answer(uno_keeper *keeper, void **data, size_t *bytes)
+{
+    if (!keeper || !data || !bytes)
+        return err_set(UNO_ERR_ARG, "uno_keeper_answer: %s is NULL", !keeper ? "keeper" : data ? "bytes" : "data");
+    return keeper_answer(inner(keeper), data, bytes);
+}
+
 uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path, size_t path_bytes)
 {
     if (!keeper || !dir || !path)

@@ -26,6 +26,8 @@ static void note_begin(struct p2p *p, struct p2p_request *r)
 void p2p_finish(struct p2p *p, struct p2p_request *r, uno_err err)
 {
     ledger_p2p_state(r->event, r->event_number, err == UNO_OK ? LEDGER_P2P_DONE : LEDGER_P2P_FAILED);
+    if (err == UNO_OK)
+        ledger_moved_add(r->send ? &p->notes->sent : &p->notes->received, r->send ? r->bytes : r->got_bytes);
     r->err = err;
     if (err != UNO_OK)
         snprintf(r->text, sizeof r->text, "%s", err_text());
@@ -133,6 +135,7 @@ uno_err p2p_new(struct exec_env *env, struct p2p **p2p)
         return UNO_ERR_MEMORY;
     p->env = env;
     p->ledger = net_region_p2p_ledger(env->region);
+    p->notes = ledger_notes(env->region);
     p->pairs = mem_array((size_t)env->size, sizeof *p->pairs);
     p->open = mem_array((size_t)env->size, sizeof *p->open);
     if (!p->pairs || !p->open) {

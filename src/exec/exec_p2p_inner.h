@@ -61,6 +61,7 @@ struct p2p {
     int nopen;
     uint64_t seq;
     struct ledger_p2p *ledger;
+    struct ledger_notes *notes;
     uint32_t events;         /* number of the last one there */
     size_t unfinished;
     size_t grants;           /* to be sent; their receives may have ended */

@@ -93,6 +93,7 @@ struct verdict_comm {         /* one communicator as one rank sees it */
     struct verdict_event *events; /* the newest ones, ascending and without gaps, up to and with `newest` */
     struct verdict_p2p *p2p;
     struct verdict_call *calls;   /* in order of issue */
+    uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
     uint32_t left_out;        /* p2p entries and calls that had no room in the record; verdict_encode adds to it */
     int32_t failed;           /* uno_err of the first cause; UNO_OK = it works */
     int32_t failed_rank;      /* job rank where the cause began; -1 = not known */
@@ -198,7 +199,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 3
+#define VERDICT_RECORD_VERSION 4
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

@@ -277,7 +277,7 @@ static void check_comm(struct codec *c, const struct verdict_comm *m, uint32_t j
             refuse(c, "a send or receive has a peer that is not there");
 }
 
-#define COMM_WORDS 17
+#define COMM_WORDS 21
 static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
 {
     u64(c, &m->id);
@@ -296,6 +296,10 @@ static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
     flag(c, &m->destroyed);
     u32(c, &m->newest, UINT32_MAX, "a number");
     u64(c, &m->newest_order);
+    u64(c, &m->sends);
+    u64(c, &m->receives);
+    u64(c, &m->sent_bytes);
+    u64(c, &m->received_bytes);
     u32(c, &m->left_out, UINT32_MAX, "a count");
     i32(c, &m->failed, 0, 1000, "an error that cannot be");
     i32(c, &m->failed_rank, -1, MOST_RANKS, "a rank that cannot be");

@@ -136,6 +136,8 @@ struct ledger_notes {
     /* set by a language binding (uno_comm_set_call_site) */
     _Alignas(CACHE_LINE) _Atomic uint32_t site_seq;
     char site[LEDGER_SITE_BYTES];
+    /* sends and receives that have ended well, so far; relaxed, by the walk lock's holder alone */
+    struct ledger_moved { _Atomic uint64_t messages, bytes; } sent, received;
 };
 _Static_assert(sizeof(struct ledger_notes) <= NET_NOTES_BYTES, "notes have a fixed place in the region");
 static inline struct ledger_notes *ledger_notes(const struct net_region *r) { return net_region_notes(r); }
@@ -149,6 +151,12 @@ static inline void notes_end(_Atomic uint32_t *seq)
 {
     /* release: the fields first; pairs with the acquire in notes_read */
     atomic_store_explicit(seq, atomic_load_explicit(seq, memory_order_relaxed) + 1, memory_order_release);
+}
+/* One more send or receive has ended. */
+static inline void ledger_moved_add(struct ledger_moved *m, uint64_t bytes)
+{
+    atomic_store_explicit(&m->messages, atomic_load_explicit(&m->messages, memory_order_relaxed) + 1, memory_order_relaxed);
+    atomic_store_explicit(&m->bytes, atomic_load_explicit(&m->bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 /* Copy the notes of any rank of this host. A part that its owner left half written (it was killed or stopped there) is zeroed. */
 void notes_read(const struct ledger_notes *n, struct ledger_notes *copy);
@@ -175,6 +183,8 @@ uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid);
 void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status);
 uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t *bytes);
 uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes);
+uno_err keeper_ask(struct watch_keeper *keeper);
+uno_err keeper_answer(struct watch_keeper *keeper, void **data, size_t *bytes);
 uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes);
 uno_err keeper_said(struct watch_keeper *keeper, char *text, size_t text_bytes);
 void keeper_free(struct watch_keeper *keeper);

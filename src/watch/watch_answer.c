@@ -81,8 +81,11 @@ void answer_timers(struct watch *w, uint64_t now)
         forget(w);
     uint32_t asked = atomic_load_explicit(&w->page->questions, memory_order_acquire); /* pairs with the release in ask_stewards */
     if (asked != a->served && w->hub && !a->gather.runs) {
+        uint32_t looks = atomic_load_explicit(&w->page->looks, memory_order_relaxed); /* counted up before the question */
+        bool look = looks != a->looked;
         a->served = asked;
-        if (gather_begin(w, &a->gather, now) != UNO_OK)
+        a->looked = looks;
+        if (gather_begin(w, &a->gather, look, now) != UNO_OK)
             LOG(LOG_INFO, LOG_WATCH, "a tool that asked is not answered: %s", err_text());
     }
     if (!gather_done(w, &a->gather, now))

@@ -12,6 +12,8 @@
 #define ANSWER_NS 1000000000ull
 #define RECORD_BYTES (64u << 10)
 
+struct wanted { uint32_t number, look; }; /* MESSAGE_INQUIRE */
+
 /* ---- reports of this host ----------------------------------------------------------------------------------------------- */
 
 /* A host that is heard: the way there, if it was measured. */
@@ -85,16 +87,17 @@ static void send_reports(struct watch *w, struct peer *to, uint32_t number)
 
 void gather_asked(struct watch *w, struct peer *from, const void *data, size_t bytes)
 {
-    uint32_t number;
-    if (bytes != sizeof number)
+    struct wanted q;
+    if (bytes != sizeof q)
         return;
-    memcpy(&number, data, sizeof number);
-    report_begin(w);
+    memcpy(&q, data, sizeof q);
+    if (q.look)
+        report_begin(w);
     struct owed *o = &w->owed[0]; /* of more askers than have room the one that waits longest is forgotten */
     for (size_t i = 1; i < ARRAY_LEN(w->owed); i++)
         if (w->owed[i].ready_ns < o->ready_ns)
             o = &w->owed[i];
-    *o = (struct owed){from, number, MAX(report_ready_ns(w), 1)};
+    *o = (struct owed){from, q.number, MAX(report_ready_ns(w), 1)};
 }
 
 void gather_timers(struct watch *w, uint64_t now)
@@ -128,7 +131,7 @@ static void note_others(struct watch *w, struct verdict_facts *f)
     }
 }
 
-uno_err gather_begin(struct watch *w, struct gather *g, uint64_t now)
+uno_err gather_begin(struct watch *w, struct gather *g, bool look, uint64_t now)
 {
     gather_end(g);
     g->asked = mem_array((size_t)w->nhosts, sizeof *g->asked);
@@ -140,13 +143,15 @@ uno_err gather_begin(struct watch *w, struct gather *g, uint64_t now)
     g->number = ++w->gathers;
     g->nasked = 0;
     g->deadline_ns = now + ANSWER_NS;
-    report_begin(w);
+    if (look)
+        report_begin(w);
+    struct wanted q = {g->number, look};
     note_others(w, &g->facts);
     for (int h = 0; h < w->nhosts; h++) {
         struct peer *p = h == w->own_host ? NULL : hosts_hub_of(w, h);
         if (!p || w->hosts[h].state != HOST_HEARD)
             continue;
-        message_send(w, p, MESSAGE_INQUIRE, &g->number, sizeof g->number);
+        message_send(w, p, MESSAGE_INQUIRE, &q, sizeof q);
         g->asked[h] = true;
         g->nasked++;
     }

@@ -75,7 +75,7 @@ struct gather {               /* the facts of all ranks, while they are collecte
 };
 struct answer {               /* what tools of this host ask, and what they are answered */
     struct gather gather;
-    uint32_t served;          /* page->questions when one was last taken up */
+    uint32_t served, looked;  /* page->questions and page->looks when one was last taken up */
     struct net_segment *segment; /* the last answer, for a while */
     uint64_t forget_ns;
 };
@@ -215,7 +215,8 @@ bool inquiry_pending(const struct watch *w);
 void inquiry_free(struct watch *w);
 
 /* watch_gather.c: the facts of all ranks. */
-uno_err gather_begin(struct watch *w, struct gather *g, uint64_t now); /* what was collected before is forgotten; UNO_ERR_MEMORY */
+/* What was collected before is forgotten. look: what all processes do now belongs to it; else their ledgers alone. UNO_ERR_MEMORY. */
+uno_err gather_begin(struct watch *w, struct gather *g, bool look, uint64_t now);
 /* To be called when time passes. true: g->facts is as full as it gets; gather_end when they are not needed any more. */
 bool gather_done(struct watch *w, struct gather *g, uint64_t now);
 void gather_end(struct gather *g);

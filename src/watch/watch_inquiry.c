@@ -259,7 +259,7 @@ static void begin_or_tell_root(struct watch *w, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
     if (root_host(w) == w->own_host) {
-        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS && gather_begin(w, &q->gather, now) != UNO_OK)
+        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS && gather_begin(w, &q->gather, true, now) != UNO_OK)
             LOG(LOG_INFO, LOG_WATCH, "no inquiry: %s", err_text());
     } else if (now >= q->tell_root_ns && now - q->own_stall_ns < FRESH_NS) {
         q->tell_root_ns = now + TELL_ROOT_NS;

@@ -24,8 +24,11 @@
 struct kept {
     struct kept *next;
     uint64_t job;
+    struct question *asked; /* by process, of a keeper_ask that has no answer yet */
+    uint64_t until_ns;      /* ... which is not awaited any longer */
     struct watch w;
 };
+struct question { uint32_t number; bool posted; };
 struct watch_keeper { struct kept *jobs; };
 
 uno_err keeper_new(struct watch_keeper **keeper)
@@ -37,6 +40,7 @@ uno_err keeper_new(struct watch_keeper **keeper)
 static void kept_free(struct kept *k)
 {
     peers_free(&k->w);
+    free(k->asked);
     free(k->w.members);
     free(k);
 }
@@ -291,20 +295,22 @@ uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t
 
 /* ---- facts of other hosts ------------------------------------------------------------------------------------------------------- */
 
-struct question { uint32_t number; bool posted; };
-
-/* Post it on all boards, for any of them may be, or become, its host's hub. false: nobody is there to answer. */
-static bool ask_stewards(struct kept *k, struct question *asked)
+/* Post it on all boards, for any of them may be, or become, its host's hub. Without a look nobody is interrupted, not even a steward,
+ * which sees it when it next wakes up. false: nobody is there to answer. */
+static bool ask_stewards(struct kept *k, struct question *asked, bool look)
 {
     bool posted = false;
     for (int r = 0; r < k->w.opt.size - 1; r++) {
         struct peer *p = &k->w.peers[r];
         if (!p->records.page || p->state != PEER_ALIVE)
             continue;
+        if (look)
+            atomic_fetch_add_explicit(&p->records.page->steward.looks, 1, memory_order_relaxed);
         /* release: pairs with the acquire in answer_timers */
         asked[r].number = atomic_fetch_add_explicit(&p->records.page->steward.questions, 1, memory_order_release) + 1;
         asked[r].posted = posted = true;
-        records_wake(p);
+        if (look)
+            records_wake(p);
     }
     return posted;
 }
@@ -351,23 +357,74 @@ static bool all_are_here(const struct kept *k)
     return true;
 }
 
-uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes)
+static uno_err one_job(struct watch_keeper *keeper, struct kept **kept)
 {
-    struct kept *k = keeper->jobs;
-    *data = NULL;
-    *bytes = 0;
+    struct kept *k = *kept = keeper->jobs;
     if (!k || k->next)
         return err_set(UNO_ERR_USAGE, "processes of %s are kept; one job can be asked", k ? "several jobs" : "no job");
     look_for_ends(k);
+    return UNO_OK;
+}
+
+static uno_err ask(struct kept *k, bool look, struct question **asked)
+{
+    *asked = mem_array((size_t)k->w.opt.size, sizeof **asked);
+    if (!*asked)
+        return UNO_ERR_MEMORY;
+    if (ask_stewards(k, *asked, look))
+        return UNO_OK;
+    free(*asked);
+    *asked = NULL;
+    return err_set(UNO_ERR_UNREACHABLE, "all processes of the job on this host have ended");
+}
+
+uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes)
+{
+    struct kept *k;
+    struct question *asked;
+    *data = NULL;
+    *bytes = 0;
+    TRY(one_job(keeper, &k));
     if (all_are_here(k))
         return UNO_OK;
-    struct question *asked = mem_array((size_t)k->w.opt.size, sizeof *asked);
-    if (!asked)
-        return UNO_ERR_MEMORY;
-    uno_err err = ask_stewards(k, asked) ? await_answer(k, asked, data, bytes)
-                                         : err_set(UNO_ERR_UNREACHABLE, "all processes of the job on this host have ended");
+    TRY(ask(k, true, &asked));
+    uno_err err = await_answer(k, asked, data, bytes);
     free(asked);
     return err;
+}
+
+static void ask_no_more(struct kept *k)
+{
+    free(k->asked);
+    k->asked = NULL;
+}
+
+uno_err keeper_ask(struct watch_keeper *keeper)
+{
+    struct kept *k;
+    TRY(one_job(keeper, &k));
+    ask_no_more(k);
+    if (all_are_here(k))
+        return UNO_OK;
+    k->until_ns = clock_ns() + GATHER_NS;
+    return ask(k, false, &k->asked);
+}
+
+uno_err keeper_answer(struct watch_keeper *keeper, void **data, size_t *bytes)
+{
+    struct kept *k;
+    uint32_t beats;
+    *data = NULL;
+    *bytes = 0;
+    TRY(one_job(keeper, &k));
+    if (!k->asked)
+        return UNO_OK;
+    int r = who_answered(k, k->asked, &beats);
+    if (r < 0 && clock_ns() < k->until_ns)
+        return err_set(UNO_ERR_IN_PROGRESS, "nobody has answered yet");
+    ask_no_more(k);
+    return r >= 0 ? answer_copy(&k->w.peers[r].records.page->steward, k->w.members[r].pid, data, bytes)
+                  : err_set(UNO_ERR_UNREACHABLE, "no process of the job on this host has answered within %.1f s", (double)GATHER_NS / 1e9);
 }
 
 uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, size_t path_bytes)

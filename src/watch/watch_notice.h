@@ -36,6 +36,7 @@ struct steward_page {
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
     /* A tool of this host wants the facts of all ranks: it counts questions up (release) on all boards of the job; the hub answers. */
     _Alignas(CACHE_LINE) _Atomic uint32_t questions;
+    _Atomic uint32_t looks;      /* before it, where the processes shall be looked at, too */
     _Atomic uint32_t answers;    /* the newest question that is answered; release, after the answer */
     _Atomic uint32_t answer_seq; /* odd while it is written, as the notes of a ledger */
     struct net_segment_ref answer; /* 8 bytes: how many follow; records (verdict.h). bytes 0: it was forgotten */

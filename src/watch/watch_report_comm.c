@@ -195,6 +195,10 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     out->rank = n.rank;
     out->size = n.size;
     snprintf(out->name, sizeof out->name, "%s", n.name);
+    out->sends = atomic_load_explicit(&n.sent.messages, memory_order_relaxed);
+    out->sent_bytes = atomic_load_explicit(&n.sent.bytes, memory_order_relaxed);
+    out->receives = atomic_load_explicit(&n.received.messages, memory_order_relaxed);
+    out->received_bytes = atomic_load_explicit(&n.received.bytes, memory_order_relaxed);
     /* acquire: the last event before it; pairs with the release of who finalizes */
     out->destroyed = atomic_load_explicit(&r->goodbye, memory_order_acquire) != 0;
     TRY(fill_members(r, out));

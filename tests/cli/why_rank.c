@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * why_rank.c - one rank of the jobs that why_test.py looks at. why_rank MODE: "loop" all-reduces for ever; "absent": rank 1 does not make the
- * third call; "slow": rank 1 takes 20 ms
- * between calls, the others 1; "idle": two calls, and then nothing. Each rank says when it is there: "RANK PID".
+ * third call; "slow": rank 1 takes 20 ms between calls,
+ * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
+ * before each all-reduce. Each rank says when it is there: "RANK PID".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,19 @@ static int failed(const char *what, uno_comm *comm)
 {
     fprintf(stderr, "%s: %s\n", what, uno_last_error(comm));
     return 3;
+}
+
+/* 2000 bytes to the next rank, and as many from the one before. */
+static uno_err pass_on(uno_comm *comm, const float *in, float *out)
+{
+    int rank = uno_comm_rank(comm), size = uno_comm_size(comm);
+    uno_err err = uno_group_start();
+    if (err == UNO_OK)
+        err = uno_send(in, 500, UNO_FLOAT32, (rank + 1) % size, comm, NULL);
+    if (err == UNO_OK)
+        err = uno_recv(out, 500, UNO_FLOAT32, (rank + size - 1) % size, comm, NULL);
+    uno_err end = uno_group_end();
+    return err == UNO_OK ? end : err;
 }
 
 int main(int argc, char **argv)
@@ -33,6 +47,8 @@ int main(int argc, char **argv)
         if (i == 2 && ((strcmp(mode, "absent") == 0 && rank == 1) || strcmp(mode, "idle") == 0))
             for (;;)
                 pause();
+        if (strcmp(mode, "ring") == 0 && pass_on(comm, in, out) != UNO_OK)
+            return failed("sendrecv", comm);
         if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, comm, NULL) != UNO_OK)
             return failed("all_reduce", comm);
         usleep(strcmp(mode, "slow") != 0 ? 2000 : rank == 1 ? 20000 : 1000);

@@ -43,6 +43,11 @@ def wait_for(condition, what):
         time.sleep(0.02)
 
 
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * 1024 ** ["B", "KB", "MB", "GB", "TB"].index(unit)
+
+
 class Job:
     """`unisono run -n N why_rank MODE`; pids by rank."""
 
@@ -303,15 +308,50 @@ class Bad(unittest.TestCase):
 
 
 class Top(unittest.TestCase):
-    def table(self, *args):
+    ROW = (r"(.) +(\d+) +(\d+) (\S+) +(\d+)% (\S+) +(\d+) +(\d+) +([\d.]+ \w+)/s +(\d+%|-) +(\d+)% +(\d+)% (.*)")
+
+    def rows(self, *args):
         rc, out, err = tool("top", "--once", *args)
         self.assertEqual((rc, err), (0, ""))
         lines = out.splitlines()
         self.assertRegex(lines[0], r"^job [0-9a-f]{16}: why_rank, \d of \d ranks on this host, \d+\.\d s$")
         self.assertNotIn("\033", out)
-        rows = [re.match(r"(.) +(\d+) +(\d+) (\S+) +(\d+)% (\S+) +(\d+) +([\d.]+ \w+)/s +(\d+)% +(\d+)% (.*)", line) for line in lines[2:]]
+        rows = [re.match(self.ROW, line) for line in lines[2:]]
         self.assertTrue(all(rows), out)
-        return {int(r[2]): {"slow": r[1] == "*", "pid": int(r[3]), "state": r[4], "ops": int(r[7]), "late": int(r[10]), "doing": r[11]} for r in rows}
+        return [{"rank": int(r[2]), "slow": r[1] == "*", "pid": int(r[3]), "state": r[4], "ops": int(r[7]), "msgs": int(r[8]), "bytes": bytes_of(r[9]),
+                 "limit": r[10], "wait": int(r[11]), "late": int(r[12]), "doing": r[13]} for r in rows]
+
+    def table(self, *args):
+        return {r["rank"]: r for r in self.rows(*args)}
+
+    def test_messages_and_limit(self):
+        """Sends and receives are counted, and their bytes; 100 % is what the user gives, what was measured, or nothing."""
+        with Job("ring") as job:
+            pid = str(job.pids[0])
+
+            def moves():
+                rows = self.table("--limit", "1M", pid)
+                return rows if all(rows[r]["msgs"] > 0 for r in rows) else None
+            rows = wait_for(moves, "messages")
+            for r in rows.values():
+                self.assertTrue(abs(r["msgs"] - 2 * r["ops"]) <= 0.1 * r["msgs"] + 4, rows)  # one each way a loop
+                self.assertTrue(abs(r["bytes"] - (4000 * r["ops"] + 2000 * r["msgs"])) <= 0.1 * r["bytes"] + 8000, rows)
+                share = (4000 * r["ops"] + 1000 * r["msgs"]) / (1 << 20) * 100  # a message counts on one side
+                self.assertTrue(abs(int(r["limit"][:-1]) - share) <= 0.1 * share + 2, rows)
+            self.assertEqual({r["limit"] for r in self.rows("--limit", "0", pid)}, {"-"})
+            for r in self.rows(pid):
+                self.assertRegex(r["limit"], r"^\d+%$")
+
+    def test_sorted(self):
+        with Job("slow") as job:
+            for word, key in (("rank", None), ("ops", "ops"), ("msgs", "msgs"), ("bytes", "bytes"), ("limit", None), ("wait", "wait"), ("late", "late")):
+                rows = self.rows("--sort", word, str(job.pids[0]))
+                self.assertEqual(sorted(r["rank"] for r in rows), [0, 1, 2])
+                if key:
+                    self.assertEqual([r[key] for r in rows], sorted((r[key] for r in rows), reverse=True), word)
+                if word in ("rank", "msgs"):  # no messages: all alike
+                    self.assertEqual([r["rank"] for r in rows], [0, 1, 2])
+            wait_for(lambda: self.rows("--sort", "late", str(job.pids[0]))[0]["rank"] == 1, "the late rank on top")
 
     def test_slow_rank(self):
         with Job("slow") as job:
@@ -349,9 +389,10 @@ class Top(unittest.TestCase):
                     if select.select([ours], [], [], 0.1)[0]:
                         said += os.read(ours, 65536)
             read_until(b" all_reduce #", 9)
-            os.write(ours, b"o")
-            said = b""
-            read_until(b" all_reduce #", 6)
+            for key in b"ombiwlr":
+                os.write(ours, bytes([key]))
+                said = b""
+                read_until(b" all_reduce #", 6)
             os.write(ours, b"q")
             read_until(b"\033[?1049l")
             self.assertEqual(p.wait(timeout=LIMIT), 0)
@@ -366,7 +407,8 @@ class Top(unittest.TestCase):
             self.assertRegex(err, text)
         refused(r"standard output is no terminal; --once writes one table", str(os.getpid()))
         refused(r"process %d has joined no job" % os.getpid(), "--once", str(os.getpid()))
-        refused(r"--sort colour: legal is rank, ops, bytes, wait or late", "--once", "--sort", "colour")
+        refused(r"--sort colour: legal is rank, ops, msgs, bytes, limit, wait or late", "--once", "--sort", "colour")
+        refused(r"--limit fast: it is bytes a second, as 12G or 800M", "--once", "--limit", "fast")
         refused(r"--interval 0: it is a number of seconds", "--once", "--interval", "0")
         refused(r"/tmp is no process id; what a job left behind is read with `unisono why /tmp`", "--once", "/tmp")
         refused(r"there is no option --twice", "--twice")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `unisono why` asked on one of three hosts tells of all of them: of a rank elsewhere that is missing, of one that was killed, with the
 # process that speaks for its host stopped, and when a host does not answer. Hosts are namespaces of network and processes, so that
-# nobody sees the others' processes. Usage: why.sh UNISONO WHY_RANK. Exit status 77: not possible here.
+# nobody sees the others' processes. `unisono top` shows them all, too. Usage: why.sh UNISONO WHY_RANK. Exit status 77: not possible here.
 set -eu
 unisono=$(realpath "$1") program=$(realpath "$2")
 . "$(dirname "$0")/common.sh"
@@ -81,6 +81,46 @@ in_host s ip link set port2 down
 told 30 5 "a['not_answered'] == [2, 3] and a['hosts'] == 2 and not a['not_asked']"
 in_host s ip link set port2 up
 told 30 5 "$all and kind == 'rank_absent'"
+kill -9 "$job"
+wait "$job" 2>/dev/null || :
+job=
+
+# `unisono top` shows all hosts, too: rank 1 is slow, as is seen from host 3, where it does not run.
+start_job slow
+top() { # rank beside which it is asked, words
+    beside=$1
+    shift
+    nsenter -t "$(pid_of "$beside")" -n -p -m "$unisono" top --once "$@" >"$dir/top" 2>"$dir/top.err" || fail "top: $(cat "$dir/top.err")"
+}
+table_has() { # limit in seconds, rank, grep's expression
+    until=$(($(date +%s) + $1))
+    until top "$2" && grep -q "$3" "$dir/top"; do
+        [ "$(date +%s)" -lt $until ] || fail "top at rank $2 has not $3, but: $(cat "$dir/top")"
+    done
+}
+table_has 30 5 '^\*    1 '
+cat "$dir/top"
+grep -q '^job [0-9a-f]*: why_rank, 6 of 6 ranks on 3 hosts, ' "$dir/top" || fail "top does not say how many it shows: $(cat "$dir/top")"
+[ "$(grep -c '^\*' "$dir/top")" = 2 ] || fail "others than rank 1 are marked" # and the line of titles
+python3 - "$dir/top" <<'PYTHON' || fail "the rates of another host are wrong: $(cat "$dir/top")"
+import re, sys
+row = r"([ *]) +(\d+) (\S+) +(\d+) (\S+) +(\d+%|-) (\S+) +(\d+) +(\d+) +([\d.]+ \w+)/s +(\d+%|-) +(\d+)% +(\d+)% (.*)"
+with open(sys.argv[1], encoding="utf-8") as f:
+    rows = [re.fullmatch(row, line.rstrip("\n")) for line in f.readlines()[2:]]
+ranks = {int(r[2]): r for r in rows}
+assert sorted(ranks) == list(range(6))
+assert all(ranks[r][5] == "-" and ranks[r][6] == "-" for r in range(4))    # what a process elsewhere does is not looked at
+assert all(ranks[r][5] != "-" and ranks[r][6] != "-" for r in (4, 5))
+assert all(2 <= int(ranks[r][8]) <= 50 for r in ranks)                      # rank 1 takes 20 ms and more for each
+assert all(ranks[r][11] == "-" for r in ranks)                              # no limit is known of what goes between hosts
+assert int(ranks[1][13]) > 50 and int(ranks[0][13]) < int(ranks[1][13]) / 2
+PYTHON
+top 5 --local
+grep -q 'why_rank, 2 of 6 ranks on this host, ' "$dir/top" && [ "$(wc -l <"$dir/top")" = 4 ] || fail "--local: $(cat "$dir/top")"
+for rank in 2 3; do kill -STOP "$(pid_of $rank)"; done
+table_has 30 5 '^did not answer: ranks 2-3 (their hosts were asked)$'
+for rank in 2 3; do kill -CONT "$(pid_of $rank)"; done
+table_has 30 5 '6 of 6 ranks on 3 hosts'
 kill -9 "$job"
 wait "$job" 2>/dev/null || :
 job=

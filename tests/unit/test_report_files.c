@@ -275,6 +275,9 @@ static void kept_beyond_the_end(void **state)
     assert_non_null(strstr(ranks[2].process.stack, "sleeps_in_a_read"));
     for (int r = 0; r < RANKS; r++)
         verdict_rank_free(&ranks[r]);
+    assert_int_equal(uno_keeper_ask(k), UNO_OK); /* all ranks are here: nobody needs to be asked */
+    assert_int_equal(uno_keeper_answer(k, &data, &bytes), UNO_OK);
+    assert_int_equal(bytes, 0);
 
     for (int r = 0; r < RANKS; r++) /* all at once: nobody of them is left to tell */
         kill(live.pids[r], SIGKILL);
@@ -316,8 +319,13 @@ static void not_to_be_kept(void **state)
     assert_int_equal(uno_keeper_facts(k, 0, &data, &bytes), UNO_OK);
     assert_int_equal(bytes, 0);
     free(data);
+    assert_int_equal(uno_keeper_ask(k), UNO_ERR_USAGE);
+    assert_non_null(strstr(uno_last_error(NULL), "no job are kept"));
+    assert_int_equal(uno_keeper_answer(k, &data, &bytes), UNO_ERR_USAGE);
     uno_keeper_free(k);
     assert_int_equal(uno_keeper_look(NULL, 1), UNO_ERR_ARG);
+    assert_int_equal(uno_keeper_ask(NULL), UNO_ERR_ARG);
+    assert_int_equal(uno_keeper_answer(NULL, &data, &bytes), UNO_ERR_ARG);
 }
 
 int main(void)

@@ -60,6 +60,7 @@ static void same_comm(const struct verdict_comm *a, const struct verdict_comm *b
                     a->p2p[i].since_ns == b->p2p[i].since_ns && a->p2p[i].bytes == b->p2p[i].bytes && a->p2p[i].kind == b->p2p[i].kind);
     for (uint32_t i = 0; i < a->ncalls; i++)
         assert_true(a->calls[i].coll == b->calls[i].coll && a->calls[i].order == b->calls[i].order);
+    assert_true(a->sends == b->sends && a->receives == b->receives && a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes);
     assert_int_equal(a->failed, b->failed);
     assert_int_equal(a->failed_rank, b->failed_rank);
     assert_string_equal(a->failed_text, b->failed_text);
@@ -74,6 +75,11 @@ static void test_round_trip(void **state)
     const struct verdict_rank *a = &s.f.ranks[3];
     struct verdict_rank b;
     size_t bytes, told;
+    struct verdict_comm *counted = &s.f.ranks[3].comms[1];
+    counted->sends = 3;
+    counted->receives = 1ull << 40;
+    counted->sent_bytes = 5;
+    counted->received_bytes = UINT64_MAX;
     assert_int_equal(verdict_encode(a, buf, sizeof buf, &bytes), UNO_OK);
     assert_int_equal(verdict_record_bytes(buf, VERDICT_HEAD_BYTES, &told), UNO_OK);
     assert_int_equal(told, bytes);
