@@ -338,11 +338,12 @@ static bool within_host(const struct job_found *found, const uno_job_comm *c)
 static void add_awaited(char *buf, size_t buf_bytes, const struct job_found *found, const uno_job_comm *c, const uno_job_call *call, uint64_t start)
 {
     const uno_job *job = found->job;
+    uint64_t sure = start + (within_host(found, c) ? 0 : APART_NS);
     int first = -1, n = 0;
     for (int r = 0; r < job->size; r++) {
         const uno_job_comm *o = comm_of(&job->ranks[r], c->id);
         uint64_t seen = time_here(found, r, job->ranks[r].taken_ns);
-        if (o && is_ahead(call->number, o->newest) && seen > start + (within_host(found, c) ? 0 : APART_NS) && n++ == 0)
+        if (o && is_ahead(call->number, o->newest) && seen > sure && n++ == 0)
             first = r;
     }
     if (n == 0)
