@@ -208,7 +208,7 @@ struct uno_comm {
 };
 #define COMM_MAGIC 0x756e6f63u
 
-/* ---- engine.c, progress.c: operations move ----------------------------------------------------------------------------- */
+/* ---- engine.c, engine_drain.c, progress.c: operations move ------------------------------------------------------------ */
 static inline bool walk_try(uno_comm *comm)
 {
     return atomic_load_explicit(&comm->walk.held, memory_order_relaxed) == 0 &&
@@ -226,6 +226,8 @@ uno_err engine_issue(struct op *call);
 void engine_step(uno_comm *comm, bool *moved);
 /* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
 uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
+/* The same for conditions that only the holder of the walk lock may look at; their argument is the communicator. */
+uno_err engine_wait_alone(uno_comm *comm, bool (*done)(void *arg), uint64_t deadline_ns);
 /* Move several communicators until all operations of the list (next_in_group) are done. */
 void engine_wait_group(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
@@ -239,8 +241,8 @@ bool engine_is_progress(void);           /* is this the progress thread? */
 void engine_forked(void);                /* in a forked child: it has no progress thread yet */
 void op_free(struct op *op);
 uno_err engine_copy_call(const struct op *call, struct op **copy); /* on the heap, with the arrays */
-uno_err engine_settle(uno_comm *comm, double seconds); /* the same for shrink; UNO_ERR_IN_PROGRESS when it takes longer */
 uno_err engine_drain(uno_comm *comm);    /* until everything issued is done, and can be read when we are gone */
+uno_err engine_settle(uno_comm *comm, double seconds); /* the same for shrink; UNO_ERR_IN_PROGRESS when it takes longer */
 bool engine_busy(uno_comm *comm);        /* are calls issued that have not ended? Requests do not count */
 bool engine_seen(void *comm);            /* nobody must still map memory of ours to read what was sent */
 void engine_wait_unused(uno_comm *comm); /* until nobody is inside (active == 0) */

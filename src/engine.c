@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#define SEEN_S 1.0 /* who finalizes waits so long for readers that are elsewhere */
-
 /* ---- one communicator ------------------------------------------------------------------------------------------- */
 
 void op_free(struct op *op)
@@ -402,8 +400,7 @@ uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t de
     return err;
 }
 
-/* As engine_wait, for conditions that only the holder of the walk lock may look at. */
-static uno_err wait_alone(uno_comm *c, bool (*done)(void *arg), uint64_t deadline_ns)
+uno_err engine_wait_alone(uno_comm *c, bool (*done)(void *arg), uint64_t deadline_ns)
 {
     if (c->env.proc)
         net_enter(c->env.proc);
@@ -576,111 +573,4 @@ uno_err engine_issue(struct op *call)
         return issue_behind_others(call);
     run_at_once(call);
     return result_of(call);
-}
-
-bool engine_seen(void *arg)
-{
-    uno_comm *c = arg;
-    return atomic_load_explicit(&c->failed, memory_order_relaxed) || atomic_load_explicit(&c->ngone, memory_order_relaxed) ||
-           !net_comm_unseen(c->net);
-}
-
-static bool drained(void *arg)
-{
-    uno_comm *c = arg;
-    if (atomic_load_explicit(&c->failed, memory_order_relaxed))
-        return true; /* what stands behind events of others would never start */
-    return !c->current && !p2p_busy(c->p2p) && !c->p2p_running && atomic_load_explicit(&c->queued, memory_order_relaxed) == 0;
-}
-
-uno_err engine_settle(uno_comm *c, double seconds)
-{
-    TRY(wait_alone(c, drained, clock_after(seconds)));
-    (void)wait_alone(c, engine_seen, clock_after(MIN(seconds, SEEN_S)));
-    return UNO_OK;
-}
-
-uno_err engine_drain(uno_comm *c)
-{
-    walk_wait(c);
-    c->draining = true;
-    walk_leave(c);
-    if (wait_alone(c, drained, clock_after(c->cfg.timeout)) != UNO_OK) {
-        char text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
-        bool known = stall_reason(c, why, sizeof why);
-        snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)%s%s",
-                 c->rank, c->cfg.timeout, known ? ": " : "", known ? why : "");
-        (void)comm_fail(c, UNO_ERR_TIMEOUT, c->rank, true, text);
-    }
-    if (comm_cause(c) != UNO_OK)
-        engine_fail_all(c);
-    else
-        (void)wait_alone(c, engine_seen, clock_after(SEEN_S));
-    return comm_cause(c);
-}
-
-bool engine_busy(uno_comm *c)
-{
-    walk_wait(c);
-    bool busy = c->current || c->p2p_running || atomic_load_explicit(&c->queued, memory_order_relaxed) != 0;
-    walk_leave(c);
-    return busy;
-}
-
-void engine_wait_unused(uno_comm *c)
-{
-    while (atomic_load_explicit(&c->active, memory_order_acquire) != 0) /* pairs with the release in comm_release */
-        sched_yield();
-}
-
-/* ---- waiting for several ---------------------------------------------------------------------------------------------- */
-
-static uno_err look_elsewhere(void *arg, uint32_t number, uint64_t deadline_ns)
-{
-    (void)arg, (void)number, (void)deadline_ns;
-    return UNO_OK;
-}
-
-/* Several regions cannot be slept on at once: spin, then yield. Looking needs the walk lock and is the caller's. */
-static void pause_group(uno_comm *c, struct exec_wait *wait)
-{
-    struct exec_env env = {.crowded = c->env.crowded, .proc = c->env.proc, .look = look_elsewhere};
-    (void)exec_pause(&env, wait, 0, UINT64_MAX, false);
-}
-
-void engine_wait_group(struct op *first)
-{
-    struct exec_wait wait = {0};
-    bool kicked = false;
-    for (;;) {
-        bool moved = false, pending = false;
-        uno_comm *blocked = NULL;
-        for (struct op *op = first; op; op = op->next_in_group) {
-            if (op_done(op))
-                continue;
-            pending = true;
-            uno_comm *c = op->comm;
-            if (!walk_try(c))
-                continue;
-            engine_step(c, &moved);
-            if (!moved && (wait.polls & 63) == 0)
-                engine_look_now(c);
-            blocked = c;
-            walk_leave(c);
-        }
-        if (!pending)
-            return;
-        if (moved)
-            wait = (struct exec_wait){0};
-        else if (blocked)
-            pause_group(blocked, &wait);
-        else
-            sched_yield();
-        if (wait.stage != 0 && !kicked && requests_elsewhere(NULL)) {
-            kicked = true;
-            engine_kick();
-        }
-        if (wait.stage != 0 && wait.polls > 4096)
-            nanosleep(&(struct timespec){0, 50000}, NULL);
-    }
 }
