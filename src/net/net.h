@@ -415,7 +415,7 @@ static inline void net_ring_region(struct net_region *r)
 /* One net_proc per joined job and process: its listening socket and its links. */
 struct net_proc;
 enum net_down { NET_DOWN_LOST = 0,  /* nothing works any more */
-                NET_DOWN_LEFT,      /* after its goodbye */
+                NET_DOWN_LEFT,      /* after its goodbye; the text is how its process exits, "" = not known */
                 NET_DOWN_ENDED,     /* with FIN on all paths, without goodbye */
                 NET_DOWN_BROKEN     /* closed for good: it broke the protocol, or says that we did */ };
 struct net_proc_options {

@@ -234,14 +234,16 @@ void link_down(struct net_link *l, enum net_down how, const char *text)
 {
     if (atomic_load_explicit(&l->state, memory_order_relaxed) == TCP_LINK_DOWN)
         return;
-    snprintf(l->down_text, sizeof l->down_text, "no connection to process %d: %s%s", l->process, how == NET_DOWN_BROKEN ? "it " : "", text);
+    bool left = how == NET_DOWN_LEFT;
+    snprintf(l->down_text, sizeof l->down_text, "no connection to process %d: %s%s%s", l->process,
+             left ? "it said goodbye" : how == NET_DOWN_BROKEN ? "it " : "", left && text[0] ? " and " : "", text);
     /* release: down_text is complete; pairs with the acquire in tcp_end_new */
     atomic_store_explicit(&l->state, TCP_LINK_DOWN, memory_order_release);
     while (l->npaths)
         path_close(l->paths[0]);
     drop_queues(l);
     LOG(LOG_INFO, LOG_NET, "%s", l->down_text);
-    const char *told = how == NET_DOWN_BROKEN ? text : l->down_text;
+    const char *told = left || how == NET_DOWN_BROKEN ? text : l->down_text;
     proc_event(l->proc, l->process, true, how, told, strlen(told) + 1);
 }
 

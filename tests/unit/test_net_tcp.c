@@ -450,14 +450,34 @@ static void goodbye_is_clean(void **state)
         net_progress(B.p);
     assert_int_equal(B.heard.downs, 1);
     assert_int_equal(B.heard.how, NET_DOWN_LEFT);
+    assert_string_equal(B.heard.text, "");
     for (int i = 0; i < 100; i++)
         net_progress(B.p);
     assert_int_equal(B.heard.downs, 1);
     assert_int_equal(net_control_send(B.l, &n, sizeof n), UNO_ERR_UNREACHABLE);
+    assert_non_null(strstr(err_text(), "no connection to process 0: it said goodbye"));
     struct net_end e = {.sending = true, .next = 1};
     assert_int_equal(tcp_end_new(&e, B.l, 1, 1, 0), UNO_ERR_UNREACHABLE);
     assert_null(e.tcp);
     side_open(&A, 0); /* for teardown */
+}
+
+static void goodbye_tells_the_exit_status(void **state)
+{
+    uint32_t n = 1;
+    assert_int_equal(net_control_send(A.l, &n, sizeof n), UNO_OK);
+    PUMP_UNTIL(B.heard.controls == 1);
+    net_proc_exits(A.p, 3);
+    net_proc_drain(A.p, 1000000000);
+    net_proc_free(A.p);
+    for (uint64_t end = clock_ns() + LIMIT_NS; !B.heard.downs && clock_ns() < end;)
+        net_progress(B.p);
+    assert_int_equal(B.heard.downs, 1);
+    assert_int_equal(B.heard.how, NET_DOWN_LEFT);
+    assert_string_equal(B.heard.text, "exited with status 3");
+    assert_int_equal(net_control_send(B.l, &n, sizeof n), UNO_ERR_UNREACHABLE);
+    assert_non_null(strstr(err_text(), "it said goodbye and exited with status 3"));
+    side_open(&A, 0);
 }
 
 static void an_end_without_goodbye_is_told_apart(void **state)
@@ -879,7 +899,7 @@ int main(void)
         CASE(many_ends_share_the_sockets), CASE(shapes_change_between_messages), CASE(large_messages_are_cut_and_joined),
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
         CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
-        CASE(goodbye_is_clean), CASE(an_end_without_goodbye_is_told_apart), CASE(strangers_do_no_harm),
+        CASE(goodbye_is_clean), CASE(goodbye_tells_the_exit_status), CASE(an_end_without_goodbye_is_told_apart), CASE(strangers_do_no_harm),
         CASE(the_wrong_secret_is_refused), CASE(liars_lose_their_link), CASE(a_link_that_the_peer_closed_is_down),
         CASE(an_old_epoch_is_counted), CASE(authenticated_noise_is_survived), CASE(ipv6_alone_will_do),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
