@@ -106,7 +106,8 @@ static uno_err read_node(struct topo_build *b, json_t *object, size_t index)
     if (k == TOPO_KINDS)
         return err_set(UNO_ERR_PARSE, "node %zu: \"%.40s\" is no kind; legal are host socket numa l3 core pu pci nic gpu switch rank", index,
                        kind);
-    if ((parent < 0) != (k == TOPO_HOST || k == TOPO_SWITCH))
+    bool stands_alone = k == TOPO_HOST || k == TOPO_SWITCH;
+    if (stands_alone ? parent >= 0 : parent < 0) /* as `(parent < 0) != stands_alone` gcc 12 gets it wrong at -O2 */
         return err_set(UNO_ERR_PARSE, "node %zu: a %s %s", index, kind, parent < 0 ? "needs a parent" : "has no parent");
     int node = topo_add(b, (enum topo_kind)k, (int)parent, (int)os_index, name);
     if (node < 0)
