@@ -258,7 +258,12 @@ uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
 /* fail_calls.c. One sentence from two events of one number with different signatures: own and that of rank `peer`. */
-uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs);
+/* passed: the counts per rank that the peer passes in this operation, where another host told them; NULL. */
+uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs,
+                          const uint64_t *passed);
+/* The next operation is a v-form with these counts: kept where other ranks find them should they disagree. */
+void fail_passed_write(uno_comm *comm, const size_t *counts);
+bool fail_passed_read(const uno_comm *comm, int rank, uint32_t number, uint64_t *counts); /* false: not those of this operation */
 
 /* ---- fail_ask.c: mismatches between hosts ------------------------------------------------------------------------------- */
 /* Walk lock held, operation `number` waits: from time to time send the awaited rank of another host what we call. Never blocks. */

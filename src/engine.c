@@ -42,6 +42,8 @@ static uno_err find_program(uno_comm *c, const struct op *op, const struct cache
 {
     if ((*found = op->cached) != NULL)
         return UNO_OK;
+    if (op->req.counts && op->req.coll != UNO_ALL_TO_ALL_V)
+        fail_passed_write(c, op->req.counts);
     if (op->req.coll != UNO_ALL_TO_ALL_V)
         return plancache_get(c, &op->req, NULL, found);
     struct request recv_req = op->req;

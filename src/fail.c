@@ -308,7 +308,7 @@ static uno_err mismatch_with(const uno_comm *c, int peer, uint32_t number)
         first = e;
         found = true;
     }
-    return found ? fail_say_mismatch(c, peer, at + 1, &first_own, &first) : UNO_OK;
+    return found ? fail_say_mismatch(c, peer, at + 1, &first_own, &first, NULL) : UNO_OK;
 }
 
 void fail_explain_mismatch(uno_comm *c)

@@ -7,6 +7,7 @@
 #include "comm.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ASK_FIRST_NS 10000000ull
@@ -27,7 +28,7 @@ struct ask_event {
 struct ask {
     uint64_t comm_id;
     int32_t from, to;          /* comm ranks */
-    uint32_t nevents, zero;
+    uint32_t nevents, ncounts; /* ncounts: the ranks, or 0; so many uint64_t follow the events: what the newest one passes for each */
     struct ask_event event[ASK_EVENTS]; /* newest first */
 };
 _Static_assert(sizeof(struct ask_event) == 32 && offsetof(struct ask, event) == 24, "no holes travel");
@@ -46,11 +47,20 @@ static uint32_t own_events(const uno_comm *c, uint32_t number, struct ask_event 
 
 static void ask(const uno_comm *c, int peer, uint32_t number)
 {
-    struct ask a = {.comm_id = c->id, .from = c->rank, .to = peer};
-    a.nevents = own_events(c, number, a.event);
-    if (watch_tell(c->job->watch, c->job->members[c->job_rank[peer]].process, WATCH_MESSAGE_ASK, &a,
-                   offsetof(struct ask, event) + a.nevents * sizeof a.event[0]) != UNO_OK)
+    size_t counts = (size_t)c->size * sizeof(uint64_t);
+    struct ask *a = mem_zalloc(sizeof *a + counts);
+    if (!a)
+        return;
+    *a = (struct ask){.comm_id = c->id, .from = c->rank, .to = peer};
+    a->nevents = own_events(c, number, a->event);
+    size_t bytes = offsetof(struct ask, event) + a->nevents * sizeof a->event[0];
+    if (bytes + counts <= WATCH_MESSAGE_BYTES && fail_passed_read(c, c->rank, number, (uint64_t *)((char *)a + bytes))) {
+        a->ncounts = (uint32_t)c->size;
+        bytes += counts;
+    }
+    if (watch_tell(c->job->watch, c->job->members[c->job_rank[peer]].process, WATCH_MESSAGE_ASK, a, bytes) != UNO_OK)
         LOG(LOG_DEBUG, LOG_COLL, "rank %d cannot ask rank %d what it calls: %s", c->rank, peer, err_text());
+    free(a);
 }
 
 void fail_ask(uno_comm *c, uint32_t number, uint64_t now)
@@ -109,9 +119,10 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
 {
     struct ask a = {0};
     size_t head = offsetof(struct ask, event);
-    if (bytes >= head && bytes <= sizeof a)
-        memcpy(&a, data, bytes);
-    if (bytes < head || bytes > sizeof a || a.nevents > ASK_EVENTS || bytes != head + a.nevents * sizeof a.event[0]) {
+    if (bytes >= head)
+        memcpy(&a, data, MIN(bytes, sizeof a));
+    size_t events_end = head + a.nevents * sizeof a.event[0], counts = a.ncounts * sizeof(uint64_t);
+    if (bytes < head || a.nevents > ASK_EVENTS || bytes != events_end + counts) {
         LOG(LOG_INFO, LOG_WATCH, "process %d asks in %zu bytes, which is no question; ignored", from_process, bytes);
         return;
     }
@@ -125,7 +136,12 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
     if (member && atomic_load_explicit(&c->ready, memory_order_acquire) &&
         atomic_load_explicit(&c->failed, memory_order_acquire) == UNO_OK && first_difference(c, &a, &own, &theirs)) {
         char text[ERR_TEXT_BYTES];
-        (void)fail_say_mismatch(c, a.from, own.number, &own, &theirs);
+        bool told = a.ncounts == (uint32_t)c->size && own.number == a.event[0].number;
+        uint64_t *passed = told ? mem_array((size_t)c->size, sizeof *passed) : NULL;
+        if (passed)
+            memcpy(passed, (const char *)data + events_end, counts);
+        (void)fail_say_mismatch(c, a.from, own.number, &own, &theirs, passed);
+        free(passed);
         snprintf(text, sizeof text, "%s", err_text());
         (void)comm_fail(c, UNO_ERR_MISMATCH, a.from, true, text);
     }

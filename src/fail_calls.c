@@ -24,13 +24,58 @@ static void add_difference(struct text *t, bool rooted, const struct ledger_even
         text_add(t, " root %d", e->root);
 }
 
-static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e)
+void fail_passed_write(uno_comm *c, const size_t *counts)
+{
+    struct net_passed *p = net_region_passed(c->region);
+    uint32_t number = c->number + 1;
+    atomic_store_explicit(&p->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* no count before the 0; pairs with the fence in fail_passed_read */
+    for (int r = 0; r < c->size; r++)
+        atomic_store_explicit(&p->counts[r], counts[r], memory_order_relaxed);
+    atomic_store_explicit(&p->number, number ? number : 1, memory_order_release); /* pairs with the acquire in fail_passed_read */
+}
+
+bool fail_passed_read(const uno_comm *c, int rank, uint32_t number, uint64_t *counts)
+{
+    struct net_passed *p = c->regions[rank] ? net_region_passed(c->regions[rank]) : NULL;
+    if (!p || atomic_load_explicit(&p->number, memory_order_acquire) != number) /* pairs with the release in fail_passed_write */
+        return false;
+    for (int r = 0; r < c->size; r++)
+        counts[r] = atomic_load_explicit(&p->counts[r], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire); /* pairs with the fence in fail_passed_write */
+    return atomic_load_explicit(&p->number, memory_order_relaxed) == number;
+}
+
+/* The first rank for whom the two pass different counts. false: their counts are not known any more, or alike. */
+static bool say_counts(const uno_comm *c, int peer, const struct ledger_event *own, const uint64_t *passed)
+{
+    bool said = false;
+    uint64_t *mine = mem_array((size_t)c->size, sizeof *mine), *theirs = mem_array((size_t)c->size, sizeof *theirs);
+    if (mine && theirs && fail_passed_read(c, c->rank, own->number, mine) && (passed || fail_passed_read(c, peer, own->number, theirs))) {
+        const uint64_t *other = passed ? passed : theirs;
+        for (int r = 0; r < c->size && !said; r++)
+            if (mine[r] != other[r]) {
+                err_set(UNO_ERR_MISMATCH, "%s #%u: for rank %d, rank %d passes %llu elements, rank %d passes %llu", coll_name((uno_coll)own->coll),
+                        own->number, r, c->rank, (unsigned long long)mine[r], peer, (unsigned long long)other[r]);
+                said = true;
+            }
+    }
+    free(mine);
+    free(theirs);
+    return said;
+}
+
+static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
+                        const uint64_t *passed)
 {
     if (e->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d's ledger makes no sense", number, peer);
     if (own->coll != e->coll)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d calls %s, rank %d calls %s", number, c->rank,
                        coll_name((uno_coll)own->coll), peer, coll_name((uno_coll)e->coll));
+    bool v = own->coll == UNO_ALL_GATHER_V || own->coll == UNO_REDUCE_SCATTER_V;
+    if (v && own->type == e->type && own->op == e->op && say_counts(c, peer, own, passed))
+        return UNO_ERR_MISMATCH;
     struct text mine = {0}, theirs = {0};
     uno_coll coll = (uno_coll)own->coll;
     add_difference(&mine, coll_has_root(coll), own, e);
@@ -110,10 +155,11 @@ static void add_shift(const uno_comm *c, int peer, const struct ledger_event *ow
                  "after that call whenever it was made before", ahead_rank, number, b, number, a);
 }
 
-uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e)
+uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
+                          const uint64_t *passed)
 {
     char text[ERR_TEXT_BYTES];
-    if (say_both(c, peer, number, own, e) == UNO_OK || e->coll >= UNO_COLL_COUNT)
+    if (say_both(c, peer, number, own, e, passed) == UNO_OK || e->coll >= UNO_COLL_COUNT)
         return UNO_ERR_MISMATCH;
     snprintf(text, sizeof text, "%s", err_text());
     add_shift(c, peer, own, e, text, sizeof text);

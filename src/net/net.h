@@ -303,7 +303,7 @@ struct net_region {
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
     _Atomic uint32_t segments_gone; /* how often one of them was freed; release store, pairs with the acquire in forget_gone */
     uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places,
-             offset_notes, offset_slate;
+             offset_notes, offset_slate, offset_passed;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
 
@@ -320,6 +320,14 @@ struct net_slate {
 };
 size_t net_slate_bytes(int size); /* 64, and two bits a rank */
 static inline struct net_slate *net_region_slate(struct net_region *r) { return (struct net_slate *)((char *)r + r->offset_slate); }
+
+/* The counts per rank of this rank's newest v-form whose counts are equal everywhere. Written before its event; relaxed but for
+ * number: 0 while they are written. */
+struct net_passed {
+    _Atomic uint32_t number;     /* of the operation; release store, pairs with the acquire in passed_read */
+    _Atomic uint64_t counts[];
+};
+static inline struct net_passed *net_region_passed(struct net_region *r) { return (struct net_passed *)((char *)r + r->offset_passed); }
 
 size_t net_region_bytes(int size);
 void net_region_init(struct net_region *r, int size, uint32_t first); /* first: as in net_comm_options */

@@ -33,7 +33,8 @@ static size_t lay_out(int size, struct net_region *r)
     size_t places = released + (size_t)size * REGION_COUNTERS_PER_RANK * sizeof(struct net_counter);
     size_t segments = places + ((size_t)size * NET_PAIR_ENDS + 1) * sizeof(struct net_place);
     size_t slate = segments + NET_MAX_SEGMENTS * sizeof(struct net_segment_ref);
-    size_t end = slate + sizeof(struct net_slate) + net_slate_bytes(size);
+    size_t passed = slate + sizeof(struct net_slate) + net_slate_bytes(size);
+    size_t end = passed + sizeof(struct net_passed) + (size_t)size * sizeof(uint64_t);
     if (r) {
         r->offset_ring = (uint32_t)ring;
         r->offset_ledger = (uint32_t)ledger;
@@ -43,6 +44,7 @@ static size_t lay_out(int size, struct net_region *r)
         r->offset_places = (uint32_t)places;
         r->offset_segments = (uint32_t)segments;
         r->offset_slate = (uint32_t)slate;
+        r->offset_passed = (uint32_t)passed;
     }
     return end;
 }
@@ -72,7 +74,7 @@ bool net_region_check(const struct net_region *r, int size)
            r->offset_ring == want.offset_ring && r->offset_ledger == want.offset_ledger &&
            r->offset_p2p_ledger == want.offset_p2p_ledger && r->offset_notes == want.offset_notes && r->offset_released == want.offset_released &&
            r->offset_places == want.offset_places && r->offset_segments == want.offset_segments &&
-           r->offset_slate == want.offset_slate;
+           r->offset_slate == want.offset_slate && r->offset_passed == want.offset_passed;
 }
 
 void net_ring_sleeper(struct net_region *r)

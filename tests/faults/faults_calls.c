@@ -68,7 +68,7 @@ static void disagree_judge(const int *statuses)
 }
 
 /* Per-rank counts of the v forms, and messages whose two ends differ. */
-enum { V_GATHER, V_TO_ALL, V_SEND, V_SEND_LARGE, V_SEND_TYPE };
+enum { V_GATHER, V_SCATTER, V_TO_ALL, V_SEND, V_SEND_LARGE, V_SEND_TYPE };
 
 static void disagree_v_rank(int rank)
 {
@@ -85,6 +85,9 @@ static void disagree_v_rank(int rank)
         break;
     case V_GATHER:
         err = uno_all_gather_v(in, out, odd ? other : counts, NULL, UNO_FLOAT32, comm, NULL);
+        break;
+    case V_SCATTER:
+        err = uno_reduce_scatter_v(in, out, odd ? other : counts, NULL, UNO_FLOAT32, UNO_SUM, comm, NULL);
         break;
     case V_TO_ALL: {
         size_t same[3] = {10, 10, 10}, wrong[3] = {12, 10, 10};
@@ -107,7 +110,10 @@ static void disagree_v_judge(const int *statuses)
 {
     expect_all_zero(statuses);
     for (int r = 0; r < now_case->ranks; r++)
-        expect(r, UNO_ERR_MISMATCH, "rank 1", 3);
+        expect(r, UNO_ERR_MISMATCH, now_case->arg == V_TO_ALL ? "sends 12 elements to rank 0, which expects 10"
+                                    : now_case->arg < V_TO_ALL ? "rank 1 passes 8" : "rank 1", 3);
+    for (int r = 0; r < now_case->ranks && now_case->arg < V_TO_ALL; r++)
+        expect(r, UNO_ERR_MISMATCH, " #2: for rank 1, rank ", 3);
 }
 
 /* ---- the wrong moment ------------------------------------------------------------------------------------------------- */
@@ -436,6 +442,7 @@ const struct fault_case fault_cases_calls[] = {
     DISAGREE(9, "root_tiled"), DISAGREE(10, "root_reduce"), DISAGREE(11, "collective"), DISAGREE(12, "collective_tiled"),
     DISAGREE(13, "collective_barrier"),
     {"disagree_gather_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_GATHER},
+    {"disagree_scatter_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SCATTER},
     {"disagree_to_all_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_TO_ALL},
     {"disagree_send", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SEND},
     {"disagree_send_large", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SEND_LARGE},
