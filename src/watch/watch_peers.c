@@ -275,8 +275,10 @@ static void local_ended(struct watch *w, struct peer *p, bool last)
         peer_left(w, p, process_how(&p->eye, how, sizeof how) ? how : "");
         return;
     }
+    if (!p->records.page && !last)
+        return; /* others of this host, who have its board, know whether the kernel did it: theirs shall be the sentence */
     peer_name(w, p, name, sizeof name);
-    if (process_how(&p->eye, how, sizeof how)) {
+    if (p->records.status_known && process_how(&p->eye, how, sizeof how)) { /* since records_ended has judged by it, too */
         bool exited = strncmp(how, "exited", 6) == 0;
         snprintf(text, sizeof text, "%s %s%s", name, how, exited ? " without leaving the job" : "");
         if (p->records.oom_kill)

@@ -10,7 +10,7 @@
 
 #define MOST_P2P 256
 #define NOTED_NS 1000000000ull
-#define QUEUE_STANDS_NS 1000000000ull
+#define QUEUE_STANDS_NS 50000000ull
 
 static void site_of(const struct board_page *page, uint64_t address, char *site)
 {
