@@ -164,5 +164,7 @@ uno_err join_split(uno_comm *parent, int color, int key, const uno_config *confi
         return err_set(err, "%s", text);
     }
     *newcomm = s.child;
+    if (s.child && s.place == 0)
+        LOG(LOG_INFO, LOG_INIT, "group ready, %d of %d ranks%s%s", s.count, parent->size, s.child->name[0] ? ", " : "", s.child->name);
     return UNO_OK;
 }
