@@ -11,7 +11,7 @@
 #define SETTLE_NS 1000000          /* the winner writes its sentence within microseconds, unless it was killed */
 #define GONE_PATIENCE_NS 500000000 /* what a dead rank of another host sent arrives within this, or never */
 #define MOVER_PATIENCE_NS 2000000000 /* what a rank of another host sent before it called uno_comm_shrink arrives within this */
-#define EXPLAIN_NS 300000000
+#define EXPLAIN_NS 800000000       /* longer than the steward takes to believe in an end, within the second that ranks have */
 #define LEDGER_FIRST_NS 50000      /* a wait this long is worth a look at other ranks' ledgers */
 #define LEDGER_AGAIN_NS 1000000
 /* Of a rank that left one operation before the others; when the calls look alike, nothing else tells of a skipped one. */
