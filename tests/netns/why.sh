@@ -13,6 +13,7 @@ make_hosts 3 10.215.0.%/24
 
 start_job() { # program's mode: two ranks a host
     h=uno-$id
+    : >"$dir/out" # what the job before has said is not this one's
     "$unisono" run --hosts "$h-1:2,$h-2:2,$h-3:2" --launcher 'ip netns exec {host} unshare --pid --fork --kill-child --mount-proc' \
         --env UNISONO_SUSPECT=1.5 --env UNISONO_SUSPECT_TIMEOUT=300 --keep-going -- "$program" "$1" >"$dir/out" 2>"$dir/err" &
     job=$!
