@@ -171,7 +171,7 @@ struct watch {
 #define BOARDS_AT_ONCE 4        /* processes of a host that map all boards when they begin */
 #define HOW_NS 30000000ull      /* so long the steward waits to learn how a process ended */
 #define HOW_STEP_NS 3000000ull
-#define SUSPECT_NS 300000000ull /* so long a host's hub has to say what became of a process whose connections ended */
+#define SUSPECT_NS 600000000ull /* so long a host's hub has to say what became of a process whose connections ended */
 
 /* watch_peers.c, on the steward's thread. */
 uno_err peers_new(struct watch *w);             /* the table; needs opt and members */
