@@ -47,10 +47,10 @@ static void say_goodbye(struct job *j)
     for (uno_comm *c = j->comms; c; c = c->next_in_job)
         if (atomic_load_explicit(&c->region->goodbye, memory_order_relaxed) == 0) /* release: pairs with the acquire in said_goodbye */
             atomic_store_explicit(&c->region->goodbye,
-                                  exit_status < 0 ? NET_GOODBYE_FINALIZED : NET_GOODBYE_EXIT | (uint32_t)(exit_status & 0xff),
+                                  exit_status < 0 ? NET_GOODBYE_FINALIZED : NET_GOODBYE_EXIT | (uint32_t)exit_status,
                                   memory_order_release);
     if (j->net && exit_status >= 0)
-        net_proc_exits(j->net, exit_status & 0xff);
+        net_proc_exits(j->net, exit_status);
     if (j->shrinks)
         shrinks_goodbye(j->shrinks);
     if (j->watch)

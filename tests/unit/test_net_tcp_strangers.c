@@ -84,6 +84,21 @@ static void the_wrong_secret_is_refused(void **state)
     assert_null(link_find(A.p, 5, false));
 }
 
+/* A process with the secret has come, and there is an end each way with it. *fd: its side of the connection. */
+static void insider_with_ends(int process, uint32_t stride, struct net_end *rx, struct net_end *tx, int *fd)
+{
+    struct net_link *l;
+    *fd = insider(&A, "right", 7, process, 0, UNO_OK);
+    uint64_t end = clock_ns() + LIMIT_NS;
+    while ((!(l = link_find(A.p, process, false)) || !l->npaths) && clock_ns() < end)
+        net_progress(A.p);
+    assert_non_null(l);
+    assert_int_equal(tcp_end_new(rx, l, 1, 0, process), UNO_OK);
+    assert_int_equal(tcp_end_shape(rx, 2, stride), UNO_OK);
+    assert_int_equal(tcp_end_new(tx, l, 1, 0, process), UNO_OK);
+    assert_int_equal(tcp_end_shape(tx, 2, stride), UNO_OK);
+}
+
 /* Each of these is said by a peer that knows the secret. */
 static void liars_lose_their_link(void **state)
 {
@@ -103,20 +118,12 @@ static void liars_lose_their_link(void **state)
         {"release of what was not sent", "release of what was sent", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 4, .shape_no = 1, .bytes = 2}},
     };
     for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
-        int process = 10 + (int)i;
-        struct net_link *l;
+        int process = 10 + (int)i, fd;
         struct net_end rx = {.next = 1}, tx = {.next = 1, .sending = true};
         uint64_t violations = atomic_load(&A.p->counts.violations);
         A.heard.downs = 0;
-        int fd = insider(&A, "right", 7, process, 0, UNO_OK);
+        insider_with_ends(process, 1000, &rx, &tx, &fd);
         uint64_t end = clock_ns() + LIMIT_NS;
-        while ((!(l = link_find(A.p, process, false)) || !l->npaths) && clock_ns() < end)
-            net_progress(A.p);
-        assert_non_null(l);
-        assert_int_equal(tcp_end_new(&rx, l, 1, 0, process), UNO_OK);
-        assert_int_equal(tcp_end_new(&tx, l, 1, 0, process), UNO_OK);
-        assert_int_equal(tcp_end_shape(&rx, 2, 1000), UNO_OK);
-        assert_int_equal(tcp_end_shape(&tx, 2, 1000), UNO_OK);
         struct tcp_frame f = lies[i].f;
         f.comm_id = 1;
         f.source = f.type == TCP_GRANT ? 0 : process;
@@ -191,18 +198,9 @@ static void authenticated_noise_is_survived(void **state)
     struct rng r;
     rng_seed(&r, 77);
     for (int i = 0; i < 150; i++) {
-        int process = 100 + i;
-        struct net_link *l;
+        int process = 100 + i, fd;
         struct net_end rx = {.next = 1}, tx = {.next = 1, .sending = true};
-        int fd = insider(&A, "right", 7, process, 0, UNO_OK);
-        uint64_t end = clock_ns() + LIMIT_NS;
-        while ((!(l = link_find(A.p, process, false)) || !l->npaths) && clock_ns() < end)
-            net_progress(A.p);
-        assert_non_null(l);
-        assert_int_equal(tcp_end_new(&rx, l, 1, 0, process), UNO_OK);
-        assert_int_equal(tcp_end_shape(&rx, 2, 100000), UNO_OK);
-        assert_int_equal(tcp_end_new(&tx, l, 1, 0, process), UNO_OK);
-        assert_int_equal(tcp_end_shape(&tx, 2, 100000), UNO_OK);
+        insider_with_ends(process, 100000, &rx, &tx, &fd);
         for (int j = 0; j < 20; j++) {
             struct tcp_frame f = {.magic = TCP_MAGIC, .type = (uint8_t)(1 + rng_below(&r, 6)), .comm_id = 1, .source = process,
                                   .number = 1 + (uint32_t)rng_below(&r, 3), .bytes = 70000, .shape_no = 1, .length = 65536};
