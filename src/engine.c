@@ -204,7 +204,9 @@ static NOINLINE void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
         return;
     }
     c->current = NULL; /* nothing was sent */
-    if (err >= UNO_ERR_PEER_DEAD && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK) {
+    if (err >= UNO_ERR_PEER_DEAD && comm_cause(c) != UNO_OK) {
+        err = comm_cause(c); /* everyone's first cause, which may have come while we tried */
+    } else if (err >= UNO_ERR_PEER_DEAD) {
         /* The call was right and the other ranks have made it too: they must not wait for this one. */
         char text[ERR_TEXT_BYTES];
         if (err == UNO_ERR_UNREACHABLE)

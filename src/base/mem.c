@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One armed point at a time is enough for tests. left > 0: calls left until the failing one. */
+/* One armed point at a time is enough for tests. left > 0: calls left until the failing one. Other threads may pass points meanwhile. */
 enum { NOBODY, EVERYBODY, ONE_THREAD };
 static struct {
-    char name[32];
+    _Atomic char name[32];
     _Atomic long left;
     _Atomic int armed;
 } fault;
@@ -18,7 +18,10 @@ static _Thread_local bool mine; /* ONE_THREAD: this one */
 static void arm(const char *name, long nth, int whom)
 {
     atomic_store(&fault.armed, NOBODY);
-    snprintf(fault.name, sizeof fault.name, "%s", name ? name : "");
+    for (size_t i = 0; i < sizeof fault.name; i++) {
+        atomic_store_explicit(&fault.name[i], name && *name && i + 1 < sizeof fault.name ? *name : '\0', memory_order_relaxed);
+        name += name && *name;
+    }
     atomic_store(&fault.left, nth);
     mine = nth > 0 && whom == ONE_THREAD;
     atomic_store(&fault.armed, nth > 0 ? whom : NOBODY);
@@ -34,17 +37,25 @@ void fault_arm_here(const char *name, long nth)
     arm(name, nth, ONE_THREAD);
 }
 
+static bool is_named(const char *name)
+{
+    size_t i = 0;
+    while (name[i] && atomic_load_explicit(&fault.name[i], memory_order_relaxed) == name[i])
+        i++; /* its last character is always 0 */
+    return atomic_load_explicit(&fault.name[i], memory_order_relaxed) == name[i];
+}
+
 bool fault_hit(const char *name)
 {
     int armed = atomic_load_explicit(&fault.armed, memory_order_relaxed);
     if (__builtin_expect(armed == NOBODY, 1) || (armed == ONE_THREAD && !mine))
         return false;
-    return strcmp(fault.name, name) == 0 && atomic_fetch_sub(&fault.left, 1) == 1;
+    return is_named(name) && atomic_fetch_sub(&fault.left, 1) == 1;
 }
 
 long fault_value(const char *name)
 {
-    return atomic_load(&fault.armed) && strcmp(fault.name, name) == 0 ? atomic_load(&fault.left) : 0;
+    return atomic_load(&fault.armed) && is_named(name) ? atomic_load(&fault.left) : 0;
 }
 
 void *mem_zalloc(size_t bytes)

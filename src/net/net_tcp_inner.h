@@ -198,7 +198,7 @@ struct net_link {
     _Atomic int state;                   /* enum tcp_link_state */
     char down_text[600];                 /* written before state */
     /* holder */
-    bool has_book, wanted, was_up, goodbye_in;
+    bool has_book, wanted, was_up, goodbye_in, goodbye_out;
     int32_t peer_status;             /* goodbye_in: the process exits with it; -1 = it goes on */
     bool broken;                         /* down, for the peer broke the protocol: */
     char closed_text[420];
@@ -291,6 +291,7 @@ struct net_proc {
     struct tcp_half *halves;
     int naccepted;                       /* halves that were accepted */
     struct net_link *dirty;
+    bool goodbye;                        /* said: links that come up from now on hear it, too */
     unsigned round;
     uint64_t tick_at_ns, health_ns;
     uint64_t said_ns;                    /* when last something was said about a stranger */
@@ -341,6 +342,7 @@ void link_violation(struct net_link *l, const char *fmt, ...) UNO_PRINTF(2, 3); 
 void link_say_closed(const struct net_link *l, int fd); /* nothing when the link was not closed for that */
 void link_refused(struct net_link *l, const char *said, size_t bytes); /* the peer says that we broke it */
 uno_err link_control_queue(struct net_link *l, uint8_t type, const void *data, size_t bytes); /* any thread */
+void link_goodbye(struct net_link *l); /* once, if anything was wanted of it; holder */
 void link_control_acked(struct net_link *l, uint32_t seq);
 void link_control_replay(struct net_link *l);
 void link_free(struct net_link *l);

@@ -140,6 +140,8 @@ void link_add_path(struct net_link *l, int fd, int lane)
         link_control_replay(l);
     }
     l->balanced = balance_lanes(l) > 1;
+    if (l->proc->goodbye)
+        link_goodbye(l);
     link_dirty(l);
     proc_tick(l->proc);
 }
@@ -324,6 +326,15 @@ uno_err link_control_queue(struct net_link *l, uint8_t type, const void *data, s
         return err_set(UNO_ERR_UNREACHABLE, "process %d has not acknowledged %d control frames", l->process, TCP_CONTROL_QUEUE);
     }
     return UNO_OK;
+}
+
+void link_goodbye(struct net_link *l)
+{
+    int32_t status = atomic_load_explicit(&l->proc->exit_status, memory_order_relaxed);
+    if (!l->wanted || l->goodbye_out || link_control_queue(l, TCP_GOODBYE, &status, status < 0 ? 0 : sizeof status) != UNO_OK)
+        return;
+    l->goodbye_out = true;
+    link_dirty(l);
 }
 
 void link_control_acked(struct net_link *l, uint32_t seq)

@@ -172,11 +172,10 @@ void net_proc_drain(struct net_proc *p, uint64_t max_ns)
     uint64_t end = clock_ns() + max_ns;
     if (p->listen_fd < 0)
         return; /* in a forked child */
-    int32_t status = atomic_load_explicit(&p->exit_status, memory_order_relaxed);
     proc_lock(p);
+    p->goodbye = true;
     for (struct net_link *l = atomic_load(&p->links); l; l = atomic_load(&l->next))
-        if (l->wanted && link_control_queue(l, TCP_GOODBYE, &status, status < 0 ? 0 : sizeof status) == UNO_OK)
-            link_dirty(l);
+        link_goodbye(l);
     proc_round(p, false);
     proc_done(p);
     while (!net_idle(p) && clock_ns() < end) {

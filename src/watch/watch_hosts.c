@@ -464,6 +464,7 @@ void hosts_timers(struct watch *w, uint64_t now)
     look_at_boards(w, now);
     look_who_is_hub(w, now);
     if (w->hub && w->opt.net) {
+        peers_link_hubs(w);
         send_beats(w, now);
         look_at_silence(w, now);
     }

@@ -50,6 +50,7 @@ struct host {                 /* what the hub knows of another host */
     uint32_t generation;
     bool heard;               /* ever */
     enum host_state state;
+    bool linked;              /* scratch of link_hubs */
     bool told, failed;        /* SILENT: it was said; communicators were told to fail */
     uint64_t heard_ns;        /* when something last came from there; before that, when that could first be expected */
     uint64_t beat_ns;         /* when the next heartbeat goes there */
@@ -189,6 +190,7 @@ bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes)
 void peers_down(struct watch *w, int from, enum net_down how, const char *text);
 void peers_abort(struct watch *w, const struct frame *f, const int *ranks, int nranks);
 
+void peers_link_hubs(struct watch *w);          /* as the hub: to other hosts' hubs, if there is no link yet */
 void peers_hub_changed(struct watch *w);        /* we are the hub now: say what the one before may have left unsaid */
 
 /* watch_hosts.c: who is a host's hub, and which hosts are heard. */

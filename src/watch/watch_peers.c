@@ -130,27 +130,37 @@ static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
     (void)peer_send(w, to, buf, frame_write(f, buf));
 }
 
-/* Is p the hub of another host, as far as is known here? */
-static bool is_hub_elsewhere(const struct watch *w, const struct peer *p)
+/* It may have ended, and who speaks for its host now may be another one. */
+static bool doubtful(const struct peer *p)
 {
-    if (peer_is_local(w, p) || p->state != PEER_ALIVE || p->unlinkable)
-        return false;
-    for (const struct peer *q = w->peers; q < p; q++)
-        if (member(w, q)->host == member(w, p)->host && q->state == PEER_ALIVE && !q->unlinkable)
-            return false;
-    return true;
+    struct net_link_facts f;
+    return p->suspect_ns || (p->link && net_link_facts(p->link, &f) && f.paths == 0 && f.state != NET_WAY_OK);
 }
 
 /* Hubs keep links between them, so that a host that dies as a whole is noticed though nobody talked to it. At the start the lower
- * hub opens; later whoever sees a hub go or becomes one. */
+ * hub opens; later whoever sees a hub go or becomes one. Nobody hears of a hub that it has no link to: when both ends of one change
+ * at once the new ones look for each other among those whom they took for alive. */
 static void link_hubs(struct watch *w, bool starting)
 {
     struct frame f = {.kind = FRAME_HELLO, .process = w->peers[w->self].process};
     if (!w->opt.net || !hosts_is_hub(w))
         return;
-    for (int i = starting ? w->self + 1 : 0; i < w->npeers; i++)
-        if (!w->peers[i].link && is_hub_elsewhere(w, &w->peers[i]))
-            send_frame(w, &w->peers[i], &f);
+    for (int h = 0; h < w->nhosts; h++)
+        w->hosts[h].linked = h == w->own_host;
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        bool *linked = &w->hosts[member(w, p)->host].linked;
+        if (*linked || p->state != PEER_ALIVE || p->unlinkable)
+            continue;
+        if (!p->link && (!starting || i > w->self))
+            send_frame(w, p, &f);
+        *linked = !doubtful(p);
+    }
+}
+
+void peers_link_hubs(struct watch *w)
+{
+    link_hubs(w, false);
 }
 
 /* everyone: also the processes of our own host, when the dead one is elsewhere. */
@@ -455,6 +465,7 @@ void peers_down(struct watch *w, int from, enum net_down how, const char *text)
     } else if (how == NET_DOWN_ENDED && !peer_is_local(w, p)) {
         p->suspect_ns = MAX(clock_ns(), 1u);
         snprintf(p->suspect_text, sizeof p->suspect_text, "%s", text);
+        link_hubs(w, false);
     } else {
         char name[256];
         peer_name(w, p, name, sizeof name);

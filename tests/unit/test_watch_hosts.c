@@ -236,7 +236,7 @@ static void leaving_is_no_death(void **state)
     }
     assert_true(wait_count(&board->left[1][0], 1));
     assert_true(wait_count(&board->left[3][2], 1));
-    usleep(2000000); /* the next hubs find each other */
+    usleep(1000000); /* the next hubs find each other */
     assert_nobody_else(all);
     /* The next ones have taken over. */
     uint64_t since = clock_ns();
