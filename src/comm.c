@@ -490,6 +490,8 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return err_set(UNO_ERR_USAGE, "uno_comm_destroy: the open group holds calls of this communicator");
     if (!atomic_load(&comm->finalized) || comm_adopt(comm) != UNO_OK)
         (void)uno_comm_finalize(comm);
+    if (atomic_load_explicit(&comm->region->goodbye, memory_order_relaxed) == 0) /* it had failed; release: as in finalize */
+        atomic_store_explicit(&comm->region->goodbye, NET_GOODBYE_FINALIZED, memory_order_release);
     atomic_fetch_add_explicit(&comm->aborts, 1, memory_order_relaxed);
     job_unlist(comm); /* first: whom jobs_snapshot still finds, it may hold again */
     engine_wait_unused(comm);

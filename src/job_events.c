@@ -121,18 +121,22 @@ static uint64_t on_tick(void *arg, uint64_t now)
     return shrinks_tick(job->shrinks, now);
 }
 
-/* Did this process say goodbye in a region that we can read? */
+/* Did this process say goodbye in all regions that we can read? Who left only some communicators may still die in the others. */
 static bool said_goodbye(void *arg, int process)
 {
     struct job *job = arg;
-    bool yes = false;
+    int said = 0, silent = 0;
     pthread_mutex_lock(&job->lock);
-    for (uno_comm *c = job->comms; c && !yes; c = c->next_in_job)
-        for (int r = 0; r < c->size && !yes && atomic_load_explicit(&c->ready, memory_order_acquire); r++) /* pairs with comm_assemble */
-            if (c->regions[r] && job->members[c->job_rank[r]].process == process) /* acquire: pairs with say_goodbye */
-                yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0;
+    for (uno_comm *c = job->comms; c && !silent; c = c->next_in_job)
+        for (int r = 0; r < c->size && atomic_load_explicit(&c->ready, memory_order_acquire); r++) { /* pairs with comm_assemble */
+            if (!c->regions[r] || job->members[c->job_rank[r]].process != process)
+                continue;
+            bool yes = atomic_load_explicit(&c->regions[r]->goodbye, memory_order_acquire) != 0; /* pairs with say_goodbye */
+            said += yes;
+            silent += !yes;
+        }
     pthread_mutex_unlock(&job->lock);
-    return yes;
+    return said && !silent;
 }
 
 uno_err job_watch(uno_comm *c)

@@ -361,8 +361,11 @@ uno_err watch_start(const struct watch_options *opt, struct watch **watch)
 
 void watch_goodbye(struct watch *w)
 {
-    if (w && !w->forked)
-        atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
+    if (!w || w->forked)
+        return;
+    atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
+    if (w->opt.board) /* release: all that it did before; pairs with the acquire in records_goodbye */
+        atomic_store_explicit(&w->opt.board->page->goodbye, 1, memory_order_release);
 }
 
 void watch_stop(struct watch *w)

@@ -230,7 +230,8 @@ struct watch_options {
     /* A verdict about operations that do not go on, or, with text NULL, they go on. comm_id 0 = of no single communicator. It was
      * printed already. NULL = not wanted. */
     void (*on_verdict)(void *arg, uint64_t comm_id, const char *text);
-    /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) NULL = nobody did. */
+    /* Did a process of this host say goodbye? (a word in its control region, which join.c can read) Asked where its board does not
+     * tell. NULL = nobody did. */
     bool (*said_goodbye)(void *arg, int process);
     /* An abort arrived from another host: communicator id, code, rank where it began, text. */
     void (*on_abort)(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text);
@@ -256,7 +257,7 @@ uno_err watch_tell(struct watch *watch, int process, enum watch_message kind, co
  * lock. All ranks are asked, and what comes out is printed once a host and given to on_verdict. */
 void watch_stalled(struct watch *watch);
 void watch_resumed(struct watch *watch); /* a wait that watch_stalled told of has ended well */
-/* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from said_goodbye, other hosts from
+/* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from the board or said_goodbye, other hosts from
  * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. */
 void watch_goodbye(struct watch *watch);
 /* Send what is queued, end the thread, free. Also for a watch that was never started; NULL is allowed. */

@@ -54,6 +54,7 @@ struct board_page {
     _Atomic int32_t stack_signal; /* 0 = stacks are off, or somebody else took the signal */
     _Atomic uint32_t changes;     /* of comms; release, pairs with the acquire in records_refresh */
     _Atomic uint32_t unlisted;    /* communicators that had no room */
+    _Atomic uint32_t goodbye;     /* not 0: its owner has left the job in order. Release store, read by who sees the process end */
     _Atomic int32_t steward_tid;  /* release store, pairs with the acquire in want_position; 0 = it does not run */
     _Atomic uint32_t position_wanted; /* how often somebody asked where the program is; release, pairs with records_serve */
     _Atomic uint32_t modules_seq, position_seq; /* odd while being written, as the notes of a ledger */

@@ -206,15 +206,6 @@ uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid)
 
 /* ---- ends ------------------------------------------------------------------------------------------------------------------- */
 
-/* Had it said goodbye in any of its regions? */
-static bool had_left(const struct records *rec)
-{
-    for (size_t i = 0; i < rec->ncomms; i++) /* acquire: pairs with say_goodbye */
-        if (rec->comms[i].region && atomic_load_explicit(&rec->comms[i].region->goodbye, memory_order_acquire))
-            return true;
-    return false;
-}
-
 void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status)
 {
     for (struct kept *k = keeper->jobs; k; k = k->next)
@@ -225,7 +216,7 @@ void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status)
             p->records.status_known = true;
             p->records.status = status;
             records_ended(&k->w, p);
-            p->state = had_left(&p->records) ? PEER_LEFT : PEER_DEAD;
+            p->state = records_goodbye(&p->records) == GOODBYE_SAID ? PEER_LEFT : PEER_DEAD;
         }
 }
 
@@ -236,7 +227,7 @@ static void look_for_ends(struct kept *k)
         if (!p->records.page || p->state != PEER_ALIVE || !process_ended(&p->eye))
             continue;
         records_ended(&k->w, p);
-        p->state = had_left(&p->records) ? PEER_LEFT : PEER_DEAD;
+        p->state = records_goodbye(&p->records) == GOODBYE_SAID ? PEER_LEFT : PEER_DEAD;
     }
 }
 

@@ -242,7 +242,8 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
     p->gone_ns = clock_ns();
     stop_looking(w, p);
     snprintf(p->text, sizeof p->text, "%s", text);
-    LOG(LOG_INFO, LOG_WATCH, "%s", text);
+    bool others_say_it = peer_is_local(w, p) && !p->records.page; /* those who have its board, and know more */
+    LOG(others_say_it ? LOG_DEBUG : LOG_INFO, LOG_WATCH, "%s", text);
     if (!atomic_load_explicit(&w->leaving, memory_order_relaxed))
         w->opt.on_dead(w->opt.arg, p->process, p->text);
     if (source == SEEN_AS_FIN)
@@ -276,12 +277,21 @@ static void peer_left(struct watch *w, struct peer *p, const char *how)
         link_hubs(w, false);
 }
 
+/* Its board knows best, then the communicators that we can read; last those that we share with it and have not destroyed ourselves. */
+static bool has_left(const struct watch *w, const struct peer *p)
+{
+    enum goodbye goodbye = records_goodbye(&p->records);
+    if (goodbye != GOODBYE_UNKNOWN)
+        return goodbye == GOODBYE_SAID;
+    return w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process);
+}
+
 /* The end was seen. How it ended is known once the parent has collected it, which takes a moment; `last` = say it now. */
 static void local_ended(struct watch *w, struct peer *p, bool last)
 {
     char name[256], how[96], text[FRAME_TEXT_BYTES];
     records_ended(w, p);
-    if (w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)) {
+    if (has_left(w, p)) {
         peer_left(w, p, process_how(&p->eye, how, sizeof how) ? how : "");
         return;
     }
@@ -289,8 +299,8 @@ static void local_ended(struct watch *w, struct peer *p, bool last)
         return; /* others of this host, who have its board, know whether the kernel did it: theirs shall be the sentence */
     peer_name(w, p, name, sizeof name);
     if (p->records.status_known && process_how(&p->eye, how, sizeof how)) { /* since records_ended has judged by it, too */
-        bool exited = strncmp(how, "exited", 6) == 0;
-        snprintf(text, sizeof text, "%s %s%s", name, how, exited ? " without leaving the job" : "");
+        bool exited_inside = p->records.page && strncmp(how, "exited", 6) == 0; /* exec and _exit run no handler that says goodbye */
+        snprintf(text, sizeof text, "%s %s%s", name, how, exited_inside ? " without leaving the job" : "");
         if (p->records.oom_kill)
             snprintf(text, sizeof text, "%.200s %s, for the kernel was out of memory (oom_kill in memory.events of %.120s)", name, how,
                      p->records.page->cgroup);

@@ -244,6 +244,20 @@ void records_ended(struct watch *w, struct peer *p)
         look_for_oom(w, rec);
 }
 
+enum goodbye records_goodbye(const struct records *rec)
+{
+    if (rec->page && atomic_load_explicit(&rec->page->goodbye, memory_order_acquire)) /* pairs with watch_goodbye */
+        return GOODBYE_SAID;
+    enum goodbye all = GOODBYE_UNKNOWN;
+    for (size_t i = 0; i < rec->ncomms; i++) {
+        const struct net_region *r = rec->comms[i].region;
+        if (r && atomic_load_explicit(&r->goodbye, memory_order_acquire) == 0) /* pairs with say_goodbye */
+            return GOODBYE_NOT_SAID;
+        all = r ? GOODBYE_SAID : all;
+    }
+    return all;
+}
+
 /* ---- a look ------------------------------------------------------------------------------------------------------------------ */
 
 SEQLOCK_READER int32_t records_caller(const struct records *rec)

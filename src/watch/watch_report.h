@@ -71,6 +71,11 @@ void records_serve(struct watch *w);
 void records_wake(struct peer *p); /* another process's steward, by the signal for stacks, which only interrupts its wait */
 void records_ended(struct watch *w, struct peer *p); /* its end was seen; before its pidfd is closed */
 
+/* Did it leave the job in order? Of processes that have ended: what they showed then is final. UNKNOWN: nothing of it is mapped that
+ * would tell. */
+enum goodbye { GOODBYE_UNKNOWN, GOODBYE_SAID, GOODBYE_NOT_SAID };
+enum goodbye records_goodbye(const struct records *rec);
+
 /* Begin a look at all processes of this host: processor times, stacks, positions. Takes a few milliseconds; nothing is waited for. */
 void report_begin(struct watch *w);
 uint64_t report_ready_ns(const struct watch *w);     /* when the look that was begun last has its answers; 0 = none was begun */

@@ -228,6 +228,14 @@ class Ends(unittest.TestCase):
         rc, out, err = run("-n", "3", "--keep-going", "--", "sh", "-c", "[ $RANK = 0 ] && exit 5; echo $RANK")
         self.assertEqual((rc, sorted(out.split())), (5, ["1", "2"]), err)
 
+    def test_nobody_is_missed_at_a_healthy_end(self):
+        """All destroy their communicator and exit, one a little before the other: that is no death, whoever looks."""
+        for _ in range(8):
+            rc, _, err = run("-n", "4", "--", UNISONO, "perf", "all_reduce", "-b", "8", "-e", "8", env={"UNISONO_DEBUG": "info"})
+            self.assertEqual(rc, 0, err)
+            self.assertIn("joined, 4 ranks", err)
+            self.assertNotRegex(err, r"rank \d \(pid \d+ on [^)]*\) (exited|has ended|left)")
+
     def test_status_of_all_good(self):
         self.assertEqual(run("-n", "2", "--", "true")[0], 0)
 

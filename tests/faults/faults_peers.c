@@ -225,6 +225,57 @@ static void leave_needed_judge(const int *statuses)
             expect(r, UNO_ERR_PEER_DEAD, "rank 1", TOLD_S);
 }
 
+/* _exit runs no handlers, so nobody says goodbye. */
+static void slip_away_rank(int rank)
+{
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    warm_up(comm);
+    if (rank == 1) {
+        wait_all_stages(1, 1);
+        atomic_store(&sh->mark_ns, clock_ns());
+        _exit(0);
+    }
+    set_stage(rank, 1);
+    note(rank, wait_in(WAIT_TILED, comm), comm);
+    check_failed_comm(comm, sh->outcome[rank].err);
+}
+
+static void slip_away_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    for (int r = 0; r < now_case->ranks; r++)
+        if (r != 1)
+            expect(r, UNO_ERR_PEER_DEAD, "exited with status 0 without leaving the job", TOLD_S);
+}
+
+/* Whoever left one communicator in order may still die in another one. */
+static void leave_one_and_die_rank(int rank)
+{
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL), *other = NULL;
+    warm_up(comm);
+    CHECK(uno_comm_dup(comm, &other, NULL) == UNO_OK, "duplicate: %s", uno_last_error(comm));
+    warm_up(other);
+    if (rank == 1) {
+        CHECK(uno_comm_destroy(other) == UNO_OK, "destroy: %s", uno_last_error(NULL));
+        wait_all_stages(1, 1);
+        die_now();
+    }
+    set_stage(rank, 1);
+    note(rank, wait_in(now_case->arg, comm), comm);
+    check_failed_comm(comm, sh->outcome[rank].err);
+    (void)uno_comm_destroy(other);
+}
+
+static void leave_one_and_die_judge(const int *statuses)
+{
+    kill_judge(statuses);
+    for (int r = 0; r < now_case->ranks; r++) {
+        CHECK(r == 1 || !strstr(sh->outcome[r].text, "left"), "rank %d: a death is told as a goodbye: %s", r, sh->outcome[r].text);
+        if (r != 1)
+            expect(r, UNO_ERR_PEER_DEAD, "was killed by signal 9", TOLD_S);
+    }
+}
+
 static void destroy_needed_rank(int rank)
 {
     uno_comm *comm = join_as(rank, now_case->ranks, NULL);
@@ -372,6 +423,8 @@ const struct fault_case fault_cases_peers[] = {
     {"leave_needed_while", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_SMALL + 1},
     {"leave_needed_recv", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_RECV + 1},
     {"leave_needed_barrier", 2, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_BARRIER},
+    {"leave_by_slipping_away", 3, SHM, 20, slip_away_rank, slip_away_judge, NULL, 0, 0},
+    {"leave_one_and_die", 3, SHM, 20, leave_one_and_die_rank, leave_one_and_die_judge, NULL, 0, WAIT_SMALL},
     {"destroy_needed", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_TILED},
     {"destroy_needed_recv", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_RECV},
     {"timeout_small", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_SMALL},
