@@ -183,6 +183,7 @@ struct uno_comm {
 
     pthread_mutex_t issue;
     struct op *queue_head, *queue_tail; /* issued, not started; under issue */
+    uint64_t stands_order, stands_note_ns; /* the head's, once its stream did not let it begin; when that is noted. Under issue */
     _Atomic int queued;                 /* how many; relaxed peek outside the lock */
     _Atomic int active;                 /* calls inside; destroy waits for 0 */
     _Atomic int finalized;              /* set, then active is looked at; enter does it the other way round */
@@ -298,6 +299,7 @@ void note_made(uno_comm *comm);                      /* the communicator is whol
 void note_wait(uno_comm *comm, uint64_t now);        /* walk lock held, somebody waits: for whom and since when, now and then */
 void note_issued(struct op *op);                     /* it goes into the queue */
 void note_queue(uno_comm *comm);                     /* issue lock held, the queue has changed */
+void note_not_ready(uno_comm *comm, struct op *head); /* issue lock held, its stream does not let the queue's first call begin */
 
 void note_board(struct job *job, const struct config *cfg); /* make the job's board; without one the job works, and it is said */
 
@@ -411,6 +413,9 @@ uno_err group_note_join(const struct group_join *join);
 /* ---- stream.c --------------------------------------------------------------------------------------------------------- */
 /* May op start, as far as its stream is concerned? */
 bool stream_ready(struct op *op);
+/* It is not ready: the operation that has to end first, in its stream, or (*by_event) in another one before an event that its stream waits
+ * for. tell is called with it while nothing changes; not at all when it is ready by now. */
+void stream_before(struct op *op, void (*tell)(void *arg, const struct op *before, bool by_event), void *arg);
 int32_t stream_waiter(void);             /* a thread that waits in uno_stream_synchronize or uno_event_synchronize; 0 = none */
 uno_err stream_append(struct op *op);
 void stream_op_done(struct op *op, uno_err err);

@@ -141,8 +141,10 @@ static struct op *take_ready(uno_comm *c)
         return NULL;
     pthread_mutex_lock(&c->issue);
     struct op *op = c->queue_head;
-    if (op && op->stream && !stream_ready(op))
+    if (op && op->stream && !stream_ready(op)) {
+        note_not_ready(c, op);
         op = NULL;
+    }
     if (op) {
         c->queue_head = op->next_in_comm;
         if (!c->queue_head)

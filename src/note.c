@@ -10,6 +10,8 @@
 
 #define FIRST_NS 50000   /* as the first look into ledgers */
 #define AGAIN_NS 1000000
+#define STANDS_NS 5000000
+#define STANDS_AGAIN_NS 20000000
 
 void note_made(uno_comm *c)
 {
@@ -167,4 +169,31 @@ uno_err uno_comm_set_call_site(uno_comm *c, const char *text)
 void uno_set_position_callback(uno_position_fn position, void *arg)
 {
     watch_set_position(position, arg);
+}
+
+static void tell_before(void *arg, const struct op *before, bool by_event)
+{
+    struct ledger_behind *b = arg;
+    b->before = by_event ? LEDGER_BEFORE_EVENT : LEDGER_BEFORE_STREAM;
+    b->comm_id = before->comm->id;
+    b->epoch = before->comm->epoch;
+    describe(&b->call, before);
+}
+
+/* Asked at every poll: what stands for a moment only is nobody's concern. */
+void note_not_ready(uno_comm *c, struct op *head)
+{
+    uint64_t now = clock_coarse_ns();
+    if (c->stands_order != head->order) {
+        c->stands_order = head->order;
+        c->stands_note_ns = now + STANDS_NS;
+    }
+    if (now < c->stands_note_ns)
+        return;
+    c->stands_note_ns = now + STANDS_AGAIN_NS;
+    struct ledger_behind b = {.order = head->order};
+    stream_before(head, tell_before, &b);
+    notes_begin(&c->notes->queue_seq);
+    c->notes->behind = b;
+    notes_end(&c->notes->queue_seq);
 }

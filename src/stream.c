@@ -114,15 +114,46 @@ static void append(struct uno_stream *s, struct item *i)
     advance(s);
 }
 
-bool stream_ready(struct op *op)
+/* Lock held: the first item that is not of op's group; op itself when it may start. */
+static const struct item *first_other(const struct op *op)
 {
-    pthread_mutex_lock(&lock);
     const struct item *i = op->stream->head;
     while (i && i->kind == ITEM_OP && i->op != op && op->group && i->op->group == op->group)
         i = i->next;
+    return i;
+}
+
+bool stream_ready(struct op *op)
+{
+    pthread_mutex_lock(&lock);
+    const struct item *i = first_other(op);
     bool yes = i && i->kind == ITEM_OP && i->op == op;
     pthread_mutex_unlock(&lock);
     return yes;
+}
+
+/* What is to be done first in the stream that completes this mark; NULL = nothing. */
+static const struct item *before_mark(const struct mark *m)
+{
+    for (const struct uno_stream *s = streams; s; s = s->next)
+        for (const struct item *i = s->head; i; i = i->next)
+            if (i->kind == ITEM_RECORD && i->mark == m)
+                return s->head;
+    return NULL;
+}
+
+void stream_before(struct op *op, void (*tell)(void *arg, const struct op *before, bool by_event), void *arg)
+{
+    bool by_event = false;
+    pthread_mutex_lock(&lock);
+    const struct item *i = first_other(op);
+    while (i && i->kind == ITEM_WAIT) { /* no circle: who waits for a mark came after it */
+        by_event = true;
+        i = before_mark(i->mark);
+    }
+    if (i && i->kind == ITEM_OP && i->op != op)
+        tell(arg, i->op, by_event);
+    pthread_mutex_unlock(&lock);
 }
 
 uno_err stream_append(struct op *op)

@@ -78,6 +78,18 @@ struct verdict_call {         /* issued, not begun: waits behind others of its c
     char site[VERDICT_SITE_BYTES];
 };
 
+/* Why the first of a communicator's issued calls has not begun though the communicator is free, where that is known. */
+enum verdict_before { VERDICT_BEFORE_NOTHING = 0, VERDICT_BEFORE_STREAM, /* a call before it in its stream has not ended */
+                      VERDICT_BEFORE_EVENT }; /* its stream waits for an event that follows a call of another stream */
+struct verdict_behind {
+    uint8_t before;           /* enum verdict_before */
+    uint8_t p2p;              /* VERDICT_SEND, VERDICT_RECV: that call is one, `root` is its peer, `count` its bytes; 0: a collective */
+    uint64_t comm_id;         /* of that call's communicator */
+    uint32_t epoch;
+    struct verdict_call call; /* zeroed where `before` is nothing */
+};
+
+#define VERDICT_MOST_PASSED 1024u
 #define VERDICT_NAME_BYTES 64
 #define VERDICT_TEXT_BYTES 256
 struct verdict_comm {         /* one communicator as one rank sees it */
@@ -93,6 +105,10 @@ struct verdict_comm {         /* one communicator as one rank sees it */
     struct verdict_event *events; /* the newest ones, ascending and without gaps, up to and with `newest` */
     struct verdict_p2p *p2p;
     struct verdict_call *calls;   /* in order of issue */
+    struct verdict_behind behind; /* of calls[0] */
+    uint32_t passed_number;   /* all_gather_v, reduce_scatter_v: the newest one's number, and its counts per comm rank as this rank */
+    uint32_t npassed;         /* ... passes them; the first VERDICT_MOST_PASSED at most */
+    uint64_t *passed;
     uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
     uint32_t left_out;        /* p2p entries and calls that had no room in the record; verdict_encode adds to it */
     int32_t failed;           /* uno_err of the first cause; UNO_OK = it works */
@@ -194,12 +210,12 @@ struct verdict_rank {
     struct verdict_comm *comms;
     struct verdict_link *links; /* at least one rank a host reports its host's links */
 };
-/* Free what hangs on r (comms, members, events, p2p, calls, links), all from malloc, and zero it. */
+/* Free what hangs on r (comms, members, events, p2p, calls, passed, links), all from malloc, and zero it. */
 void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 4
+#define VERDICT_RECORD_VERSION 5
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

@@ -307,6 +307,17 @@ static bool stands_still(const struct verdict_rank *r, const struct verdict_even
     return r->process.run == VERDICT_RUN_UNKNOWN || r->process.in_library;
 }
 
+/* Does this send or receive stand on a stream before calls that have been issued? The program may go on, but they do not. */
+static bool keeps_calls(const struct verdict_rank *r, const struct verdict_comm *c, const struct verdict_p2p *p)
+{
+    for (uint32_t i = 0; i < r->ncomms; i++) {
+        const struct verdict_behind *b = &r->comms[i].behind;
+        if (r->comms[i].ncalls > 0 && b->before && b->p2p == p->kind && b->comm_id == c->id && b->epoch == c->epoch && b->call.root == p->peer)
+            return true;
+    }
+    return false;
+}
+
 static void add_wait(struct judge *j, const struct wait *w)
 {
     j->waits[j->nwaits++] = *w;
@@ -330,7 +341,7 @@ static void add_waits_of(struct judge *j, int rank)
             add_wait(j, &(struct wait){.rank = rank, .group = g, .on = -1, .since_ns = at_judge(j, rank, e->start_ns)});
         for (uint32_t k = 0; k < c->np2p; k++) {
             const struct verdict_p2p *p = &c->p2p[k];
-            if (p->waited && !p->matched)
+            if ((p->waited || keeps_calls(r, c, p)) && !p->matched)
                 add_wait(j, &(struct wait){.rank = rank, .group = g, .p2p = p, .on = member_of(g, p->peer),
                                            .since_ns = at_judge(j, rank, p->since_ns)});
         }

@@ -123,6 +123,33 @@ static const struct verdict_call *queued(const struct verdict_comm *c, uint32_t 
     return NULL;
 }
 
+/* What the queue's first call waits for on its stream. */
+static void say_behind(struct out *o, const struct judge *j, int rank, const struct verdict_comm *c)
+{
+    const struct verdict_behind *b = &c->behind;
+    const struct group *g = group_of(j, &(struct verdict_comm){.id = b->comm_id, .epoch = b->epoch});
+    if (b->before == VERDICT_BEFORE_NOTHING) {
+        say(o, "an event, or an operation before it in that stream, is not complete");
+        return;
+    }
+    say(o, b->before == VERDICT_BEFORE_EVENT ? "there it waits for an event that comes after " : "before it there stands ");
+    if (b->p2p)
+        say(o, b->p2p == VERDICT_SEND ? "a send to rank %d" : "a receive from rank %d", g ? member_of(g, b->call.root) : b->call.root);
+    else
+        say(o, "%s (count %llu)", coll_name((uno_coll)b->call.coll), (unsigned long long)b->call.count);
+    if (g)
+        say_group(o, j, g);
+    if (b->before == VERDICT_BEFORE_EVENT)
+        say(o, " of another stream");
+    if (b->call.site[0])
+        say(o, " at %s", b->call.site);
+    if (b->call.since_ns) {
+        say(o, ", issued ");
+        say_age(o, age_of(j, at_judge(j, rank, b->call.since_ns)));
+        say(o, " ago");
+    }
+}
+
 /* Issued on a stream, and not begun: the program has done its part. */
 static bool say_queued(struct out *o, const struct judge *j, const struct fault *x, int rank)
 {
@@ -139,10 +166,12 @@ static bool say_queued(struct out *o, const struct judge *j, const struct fault 
         say(o, " ago");
     }
     if (head == q)
-        say(o, ", on a stream that has not come to it: an event, or an operation before it in that stream, is not complete; it ");
+        say(o, ", on a stream that has not come to it: ");
     else
-        say(o, ", and it waits in the queue of this communicator behind %s, whose stream has not come to it; it ",
+        say(o, ", and it waits in the queue of this communicator behind %s, whose stream has not come to it: ",
             head->coll >= 0 ? coll_name((uno_coll)head->coll) : "a send or receive");
+    say_behind(o, j, rank, s->comm);
+    say(o, "; it ");
     return true;
 }
 

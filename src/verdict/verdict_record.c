@@ -223,6 +223,17 @@ static void call(struct codec *c, struct verdict_call *k)
     TEXT(c, k->site);
 }
 
+static void behind(struct codec *c, struct verdict_behind *b)
+{
+    u8(c, &b->before, VERDICT_BEFORE_EVENT, "a call waits for nothing that exists");
+    if (c->err != UNO_OK || b->before == VERDICT_BEFORE_NOTHING)
+        return;
+    u8(c, &b->p2p, VERDICT_RECV, "a call before another is of no kind that exists");
+    u64(c, &b->comm_id);
+    u32(c, &b->epoch, UINT32_MAX, "an epoch");
+    call(c, &b->call);
+}
+
 /* Members are runs: first, stride, how many. */
 struct member_run { int32_t first, stride; uint32_t n; };
 
@@ -277,7 +288,7 @@ static void check_comm(struct codec *c, const struct verdict_comm *m, uint32_t j
             refuse(c, "a send or receive has a peer that is not there");
 }
 
-#define COMM_WORDS 21
+#define COMM_WORDS 24
 static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
 {
     u64(c, &m->id);
@@ -314,6 +325,11 @@ static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
     if (count(c, &m->ncalls, &m->calls, sizeof *m->calls, CALL_WORDS, UINT32_MAX))
         for (uint32_t i = 0; i < m->ncalls; i++)
             call(c, &m->calls[i]);
+    behind(c, &m->behind);
+    u32(c, &m->passed_number, UINT32_MAX, "a number");
+    if (count(c, &m->npassed, &m->passed, sizeof *m->passed, 1, VERDICT_MOST_PASSED))
+        for (uint32_t i = 0; i < m->npassed; i++)
+            u64(c, &m->passed[i]);
     if (c->mode == READ && c->err == UNO_OK)
         check_comm(c, m, job_size);
 }
@@ -395,10 +411,10 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
 
 /* ---- what does not fit is left out --------------------------------------------------------------------------------- */
 
-struct limits { uint32_t links, events, calls, p2p, stack; };
+struct limits { uint32_t links, events, calls, p2p, stack, passed; };
 static const struct limits levels[] = {
-    {64, MOST_EVENTS, 4096, 4096, 768}, {64, 256, 1024, 1024, 768}, {32, 64, 256, 256, 768}, {16, 32, 64, 64, 768},
-    {16, 16, 32, 32, 768}, {8, 8, 16, 16, 512}, {4, 4, 8, 8, 256}, {2, 2, 4, 4, 128},
+    {64, MOST_EVENTS, 4096, 4096, 768, VERDICT_MOST_PASSED}, {64, 256, 1024, 1024, 768, VERDICT_MOST_PASSED}, {32, 64, 256, 256, 768, 512},
+    {16, 32, 64, 64, 768, 256}, {16, 16, 32, 32, 768, 128}, {8, 8, 16, 16, 512, 64}, {4, 4, 8, 8, 256, 32}, {2, 2, 4, 4, 128, 16},
 };
 
 /* Nothing runs, nothing is pending, nothing has failed. */
@@ -423,6 +439,7 @@ static void cut_comm(struct verdict_comm *m, const struct limits *most)
         m->left_out += m->np2p - most->p2p;
         m->np2p = most->p2p;
     }
+    m->npassed = MIN(m->npassed, most->passed);
 }
 
 static size_t measure(struct verdict_rank *r)
@@ -544,6 +561,7 @@ void verdict_rank_free(struct verdict_rank *r)
         free(m->events);
         free(m->p2p);
         free(m->calls);
+        free(m->passed);
     }
     free(r->comms);
     free(r->links);

@@ -61,10 +61,45 @@ static void say_class(struct out *o, const struct judge *j, const struct fault *
         say(o, " at %s", c->event->site);
 }
 
-/* Signatures differ, the calls that can be seen do not. even: no side has the majority. */
-static void say_unseen(struct out *o, const struct judge *j, const struct fault *x, const struct verdict_event *e, bool even)
+static const uint64_t *passed_at(const struct verdict_comm *c, uint32_t number)
 {
-    const char *others = even ? "each other" : "the others";
+    return c->npassed && c->passed_number == number ? c->passed : NULL;
+}
+
+/* The first rank for which two classes pass different counts; both sides are said. false: nobody's counts tell it. */
+static bool say_passed(struct out *o, const struct judge *j, const struct fault *x, const struct call_class *classes, int n)
+{
+    const struct verdict_comm *a = n > 0 ? classes[0].seat->comm : NULL;
+    const uint64_t *most = a ? passed_at(a, x->number) : NULL;
+    for (int k = 1; most && k < n; k++) {
+        const struct verdict_comm *b = classes[k].seat->comm;
+        const uint64_t *other = passed_at(b, x->number);
+        for (uint32_t i = 0; other && i < MIN(a->npassed, b->npassed); i++) {
+            if (most[i] == other[i])
+                continue;
+            say(o, "for rank %d, ", member_of(x->group, (int)i));
+            say_rank(o, j, classes[k].seat->rank);
+            say(o, " passes %llu elements", (unsigned long long)other[i]);
+            if (classes[k].event->site[0])
+                say(o, " at %s", classes[k].event->site);
+            say(o, ", ");
+            say_rank(o, j, classes[0].seat->rank);
+            say(o, classes[0].n > 1 ? " and others pass %llu" : " passes %llu", (unsigned long long)most[i]);
+            if (classes[0].event->site[0])
+                say(o, " at %s", classes[0].event->site);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Signatures differ, the calls that can be seen do not. */
+static void say_unseen(struct out *o, const struct judge *j, const struct fault *x, const struct call_class *classes, int n)
+{
+    const char *others = n > 1 && classes[0].n == classes[1].n ? "each other" : "the others"; /* no side has the majority */
+    const struct verdict_event *e = classes[0].event;
+    if (coll_is_v((uno_coll)e->coll) && say_passed(o, j, x, classes, n))
+        return;
     say_ranks(o, j, x->culprits, x->nculprits);
     if (coll_is_v((uno_coll)e->coll))
         say(o, " passed other counts per rank than %s", others);
@@ -94,7 +129,7 @@ void say_mismatch(struct out *o, struct judge *j, const struct fault *x)
     say_group(o, j, x->group);
     say(o, " does not fit together: ");
     if (!seen)
-        say_unseen(o, j, x, classes[0].event, n > 1 && classes[0].n == classes[1].n);
+        say_unseen(o, j, x, classes, n);
     for (int k = 1; seen && k < MIN(n, 4); k++) {
         say_class(o, j, x, &classes[k], k, of, classes[0].event);
         say(o, ", ");

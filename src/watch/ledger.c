@@ -167,7 +167,7 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
         atomic_store_explicit(&moved[i].to->messages, atomic_load_explicit(&moved[i].from->messages, memory_order_relaxed), memory_order_relaxed);
         atomic_store_explicit(&moved[i].to->bytes, atomic_load_explicit(&moved[i].from->bytes, memory_order_relaxed), memory_order_relaxed);
     }
-    (void)part_read(&n->queue_seq, PART(queued, queue));
+    (void)part_read(&n->queue_seq, PART(queued, behind));
     (void)part_read(&n->site_seq, PART(site, site));
     copy->site[sizeof copy->site - 1] = 0;
 }

@@ -107,6 +107,14 @@ struct ledger_call {                  /* issued, not begun */
     uint64_t order;                   /* of issue in this process, over all communicators, from 1 */
     uint64_t since_ns;
 };
+/* The queue's first call may not begin yet: what stands before it on its stream? Known after it has stood for a moment. */
+enum ledger_before { LEDGER_BEFORE_NOTHING = 0, LEDGER_BEFORE_STREAM /* in its stream */, LEDGER_BEFORE_EVENT /* in another one, before an event */ };
+struct ledger_behind {
+    uint64_t order;                   /* of the call that this is said of: not the queue's first one = out of date */
+    uint32_t before, epoch;           /* enum ledger_before; of comm_id */
+    uint64_t comm_id;                 /* of the call that stands before it */
+    struct ledger_call call;
+};
 struct ledger_notes {
     /* set before `ready` (release, pairs with the acquire of who finds the region) */
     _Atomic uint32_t ready;
@@ -133,6 +141,7 @@ struct ledger_notes {
     _Alignas(CACHE_LINE) _Atomic uint32_t queue_seq;
     uint32_t queued;
     struct ledger_call queue[LEDGER_QUEUED];
+    struct ledger_behind behind;
     /* set by a language binding (uno_comm_set_call_site) */
     _Alignas(CACHE_LINE) _Atomic uint32_t site_seq;
     char site[LEDGER_SITE_BYTES];

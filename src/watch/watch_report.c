@@ -52,6 +52,7 @@ static void comm_drop(struct record_comm *c)
     free(c->last.events);
     free(c->last.p2p);
     free(c->last.calls);
+    free(c->last.passed);
     c->last = (struct verdict_comm){0};
 }
 
@@ -488,7 +489,8 @@ static uno_err copy_last(const struct verdict_comm *from, struct verdict_comm *t
     *to = *from;
     to->p2p = NULL;
     to->calls = NULL;
-    to->np2p = to->ncalls = 0;
+    to->passed = NULL;
+    to->np2p = to->ncalls = to->npassed = 0;
     to->members = from->members ? mem_array((size_t)from->size, sizeof *to->members) : NULL;
     to->events = from->nevents ? mem_array(from->nevents, sizeof *to->events) : NULL;
     if ((from->members && !to->members) || (from->nevents && !to->events)) {

@@ -131,6 +131,25 @@ static bool queue_follows(const struct ledger_notes *n, uint32_t newest_before, 
     return runs || n->queue[0].since_ns + QUEUE_STANDS_NS < clock_ns();
 }
 
+static void fill_call(struct verdict_call *v, const struct ledger_call *c, const struct board_page *page)
+{
+    *v = (struct verdict_call){.order = c->order, .coll = c->coll < UNO_COLL_COUNT ? (int8_t)c->coll : -1, .type = c->type,
+                               .op = c->op, .root = c->root, .count = c->count, .since_ns = c->since_ns};
+    site_of(page, c->call_site, v->site);
+}
+
+static void fill_behind(const struct ledger_notes *n, const struct board_page *page, struct verdict_behind *v)
+{
+    const struct ledger_behind *b = &n->behind;
+    if (b->before == LEDGER_BEFORE_NOTHING || b->before > LEDGER_BEFORE_EVENT || b->order != n->queue[0].order)
+        return;
+    v->before = (uint8_t)b->before;
+    v->comm_id = b->comm_id;
+    v->epoch = b->epoch;
+    v->p2p = b->call.coll == LEDGER_SEND ? VERDICT_SEND : b->call.coll == LEDGER_RECV ? VERDICT_RECV : 0;
+    fill_call(&v->call, &b->call, page);
+}
+
 static uno_err fill_calls(const struct ledger_notes *n, const struct board_page *page, struct verdict_comm *out)
 {
     uint32_t count = MIN(n->queued, (uint32_t)LEDGER_QUEUED);
@@ -140,13 +159,30 @@ static uno_err fill_calls(const struct ledger_notes *n, const struct board_page 
     out->calls = mem_array(count, sizeof *out->calls);
     if (!out->calls)
         return UNO_ERR_MEMORY;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ledger_call *c = &n->queue[i];
-        struct verdict_call *v = &out->calls[out->ncalls++];
-        *v = (struct verdict_call){.order = c->order, .coll = c->coll < UNO_COLL_COUNT ? (int8_t)c->coll : -1, .type = c->type,
-                                   .op = c->op, .root = c->root, .count = c->count, .since_ns = c->since_ns};
-        site_of(page, c->call_site, v->site);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        fill_call(&out->calls[out->ncalls++], &n->queue[i], page);
+    fill_behind(n, page, &out->behind);
+    return UNO_OK;
+}
+
+/* The counts per rank of its newest v-form, if it passed all the same everywhere; of as many ranks as a record tells. */
+static uno_err fill_passed(const struct net_region *r, struct verdict_comm *out)
+{
+    const struct net_passed *p = net_region_passed((struct net_region *)(uintptr_t)r);
+    uint32_t number = atomic_load_explicit(&p->number, memory_order_acquire); /* pairs with the release in fail_passed_write */
+    uint32_t n = MIN((uint32_t)out->size, VERDICT_MOST_PASSED);
+    if (number == 0)
+        return UNO_OK;
+    out->passed = mem_array(n, sizeof *out->passed);
+    if (!out->passed)
+        return UNO_ERR_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        out->passed[i] = atomic_load_explicit(&p->counts[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire); /* pairs with the fence in fail_passed_write */
+    if (atomic_load_explicit(&p->number, memory_order_relaxed) != number)
+        return UNO_OK; /* the next ones are being written */
+    out->passed_number = number;
+    out->npassed = n;
     return UNO_OK;
 }
 
@@ -203,6 +239,7 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     out->destroyed = atomic_load_explicit(&r->goodbye, memory_order_acquire) != 0;
     TRY(fill_members(r, out));
     TRY(fill_events(r, &n, page, MAX(events, 1u), out));
+    TRY(fill_passed(r, out));
     TRY(fill_p2p(r, page, out));
     if (queue_follows(&n, newest, out))
         TRY(fill_calls(&n, page, out));

@@ -28,6 +28,9 @@ static void busy(struct scene *s)
     snprintf(e->site, sizeof e->site, "train.py:212");
     scene_p2p(s, 3, 2, VERDICT_IRECV, UNO_ANY, -4, 64, 995)->matched = true;
     scene_queued(s, 3, 2, UNO_BARRIER, 0, 42, 996);
+    s->f.ranks[3].comms[1].behind = (struct verdict_behind){.before = VERDICT_BEFORE_EVENT, .p2p = VERDICT_RECV, .comm_id = 1, .epoch = 7,
+                                                            .call = {.order = 41, .coll = -1, .root = 2, .count = 64, .site = "train.py:9"}};
+    scene_passed(s, 3, 2, 17, (const uint64_t[]){1, UINT64_MAX, 0, 4});
     scene_link(s, 3, 1, VERDICT_PATH_REFUSED, 997)->from_if_down = true;
     struct verdict_rank *r = &s->f.ranks[3];
     r->status = VERDICT_DEAD;
@@ -60,6 +63,11 @@ static void same_comm(const struct verdict_comm *a, const struct verdict_comm *b
                     a->p2p[i].since_ns == b->p2p[i].since_ns && a->p2p[i].bytes == b->p2p[i].bytes && a->p2p[i].kind == b->p2p[i].kind);
     for (uint32_t i = 0; i < a->ncalls; i++)
         assert_true(a->calls[i].coll == b->calls[i].coll && a->calls[i].order == b->calls[i].order);
+    assert_memory_equal(&a->behind, &b->behind, sizeof a->behind);
+    assert_int_equal(a->passed_number, b->passed_number);
+    assert_int_equal(a->npassed, b->npassed);
+    if (a->npassed)
+        assert_memory_equal(a->passed, b->passed, a->npassed * sizeof *a->passed);
     assert_true(a->sends == b->sends && a->receives == b->receives && a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes);
     assert_int_equal(a->failed, b->failed);
     assert_int_equal(a->failed_rank, b->failed_rank);

@@ -153,6 +153,17 @@ static inline struct verdict_call *scene_queued(struct scene *s, int rank, uint6
     return q;
 }
 
+/* The counts per member that it passed in v-form `number`. */
+static inline void scene_passed(struct scene *s, int rank, uint64_t id, uint32_t number, const uint64_t *counts)
+{
+    struct verdict_comm *c = scene_of(s, rank, id);
+    c->passed_number = number;
+    for (c->npassed = 0; c->npassed < (uint32_t)c->size; c->npassed++) {
+        c->passed = scene_more(c->passed, c->npassed, sizeof *c->passed);
+        c->passed[c->npassed] = counts[c->npassed];
+    }
+}
+
 /* The rank's program is outside of us: computing, or in a system call. */
 static inline void scene_computes(struct scene *s, int rank, const char *python)
 {
