@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_doctor.c - `unisono doctor --env`: what the environment does here, and what it does not do. What is known about names and
- * values is the library's (unisono_watch.h); this file prints it.
+ * cmd_doctor.c - `unisono doctor FILE...`: the cause of what logs, dumps, scripts and tables show (doctor/). `unisono doctor --env`: what the
+ * environment does here, and what it does not do; what is known about our names and values is the library's (unisono_watch.h).
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "doctor/doctor.h"
 #include "output.h"
 #include "unisono_watch.h"
 
@@ -21,13 +22,19 @@ struct report {
 
 static void usage(void)
 {
-    printf("usage: unisono doctor [--env] [--all] [--json]\n\n"
-           "Lists every setting with its value and where that comes from, then what is wrong with the environment: values that a\n"
-           "rank would reject, names that nobody reads, variables without effect here.\n\n"
-           "      --env    look at the environment (the default, and the only thing looked at today)\n"
-           "      --all    also say what each setting means and what is legal\n"
-           "      --json   for programs\n\n"
-           "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = not done.\n");
+    printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
+           "       unisono doctor --env [--all] [--json]\n"
+           "       unisono doctor --rules [--json]\n\n"
+           "Reads whatever there is of a job on NCCL, RCCL, Gloo, PyTorch or Unisono (logs of some or all ranks, launch scripts, environment\n"
+           "listings, flight-recorder dumps, topology files, output of system tools; mixed, cut, coloured, with prefixes) and says the cause,\n"
+           "where it is seen, what only follows from it, what to do, and how sure that is. Nothing of it is run.\n\n"
+           "  -v, --verbose  all of each finding\n"
+           "      --json     for programs\n"
+           "      --rules    list what is looked for, and where the facts are from\n"
+           "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
+           "                 that a rank would reject, names that nobody reads, variables without effect (what is done without arguments)\n"
+           "      --all      with --env: also say what each setting means and what is legal\n\n"
+           "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = not done: an input could not be read.\n");
 }
 
 static bool is_finding(const uno_setting_finding *f)
@@ -135,25 +142,8 @@ static void print_json(const struct report *r)
     printf("],\n \"complaints\": %zu}\n", complaints(r));
 }
 
-int cmd_doctor(int argc, char **argv)
+static int environment(bool all, bool json)
 {
-    static const struct option options[] = {{"env", no_argument, NULL, 'e'},  {"all", no_argument, NULL, 'a'},
-                                            {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool all = false, json = false;
-    opterr = 0;
-    optind = 0;
-    for (int letter, at = 1; (letter = getopt_long(argc, argv, "+h", options, NULL)) != -1; at = optind) {
-        if (letter == 'h') {
-            usage();
-            return CLI_GOOD;
-        }
-        if (letter == '?')
-            return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
-        all = all || letter == 'a';
-        json = json || letter == 'j';
-    }
-    if (optind < argc)
-        return out_error("doctor", "\"%s\" is not understood: the doctor reads the environment alone; `unisono doctor --help`", argv[optind]);
     struct report r = {0};
     if (uno_settings(&r.settings, &r.nsettings) != UNO_OK || uno_settings_audit(&r.findings, &r.nfindings) != UNO_OK) {
         uno_settings_free(r.settings, r.nsettings);
@@ -164,4 +154,59 @@ int cmd_doctor(int argc, char **argv)
     uno_settings_free(r.settings, r.nsettings);
     uno_settings_audit_free(r.findings, r.nfindings);
     return rc;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------- */
+
+static int examine(char **paths, int count, bool verbose, bool json)
+{
+    struct doctor *d = doctor_new();
+    if (!d)
+        return out_error("doctor", "there is no memory");
+    int unread = 0;
+    for (int i = 0; i < count; i++)
+        unread += !doctor_read(d, paths[i]);
+    size_t findings = doctor_judge(d);
+    json ? doctor_print_json(d) : doctor_print(d, verbose);
+    doctor_free(d);
+    return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
+}
+
+struct wanted {
+    bool all, json, rules, verbose, env;
+};
+
+static int parse(int argc, char **argv, struct wanted *w)
+{
+    static const struct option options[] = {{"env", no_argument, NULL, 'e'}, {"all", no_argument, NULL, 'a'}, {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'},
+                                            {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
+    opterr = 0;
+    optind = 0;
+    for (int letter, at = 1; (letter = getopt_long(argc, argv, "hv", options, NULL)) != -1; at = optind) {
+        switch (letter) {
+        case 'h': usage(); return CLI_BAD;
+        case 'e': w->env = true; break;
+        case 'a': w->all = true; break;
+        case 'j': w->json = true; break;
+        case 'r': w->rules = true; break;
+        case 'v': w->verbose = true; break;
+        default: return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
+        }
+    }
+    return CLI_GOOD;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    struct wanted w = {0};
+    int rc = parse(argc, argv, &w);
+    if (rc != CLI_GOOD)
+        return rc == CLI_BAD ? CLI_GOOD : rc;
+    if (w.rules) {
+        doctor_print_rules(w.json);
+        return CLI_GOOD;
+    }
+    if (w.env && optind < argc)
+        return out_error("doctor", "--env looks at this shell's environment; a listing in a file is read without it: unisono doctor %s", argv[optind]);
+    return optind < argc ? examine(argv + optind, argc - optind, w.verbose, w.json) : environment(w.all, w.json);
 }

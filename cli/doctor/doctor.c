@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor.c - read, judge, print: the whole of it, in this order. */
+#include "doctor.h"
+
+#include <stdlib.h>
+
+#include "input.h"
+#include "print.h"
+
+struct doctor {
+    struct model *model;
+    struct judge judge;
+};
+
+struct doctor *doctor_new(void)
+{
+    struct doctor *d = calloc(1, sizeof *d);
+    if (d)
+        d->model = model_new();
+    return d;
+}
+
+void doctor_free(struct doctor *d)
+{
+    if (d)
+        model_free(d->model);
+    free(d);
+}
+
+bool doctor_read(struct doctor *d, const char *path)
+{
+    return input_read(d->model, path);
+}
+
+void doctor_read_text(struct doctor *d, const char *name, const char *text, size_t bytes)
+{
+    input_read_text(d->model, name, text, bytes);
+}
+
+size_t doctor_judge(struct doctor *d)
+{
+    judge_all(&d->judge, d->model);
+    return d->judge.count;
+}
+
+void doctor_print(const struct doctor *d, bool verbose)
+{
+    print_people(&d->judge, verbose);
+}
+
+void doctor_print_json(const struct doctor *d)
+{
+    print_json(&d->judge);
+}
+
+void doctor_print_rules(bool json)
+{
+    print_rules(json);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * doctor.h - the one header of cli/doctor/: whatever an engineer has of a job that failed -> what was the cause.
+ *
+ * Readers (readers.def) turn each format into facts (facts.def) of one model; rules (rules.def), one small function a kind of fault, turn
+ * facts into findings; finding.c orders them; print.c says them. A reader judges nothing, a rule reads no file.
+ */
+#ifndef UNO_DOCTOR_H
+#define UNO_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct doctor;
+
+/* Make a doctor that has read nothing. NULL without memory. */
+struct doctor *doctor_new(void);
+void doctor_free(struct doctor *d);
+
+/* Read a file, every file of a folder (and its folders), or "-", standard input. Returns false when nothing of it could be read; why is
+ * among the notes. Blocks as long as reading takes. */
+bool doctor_read(struct doctor *d, const char *path);
+
+/* Read a text that was made here (of the machine, of the environment) as if it were a file called `name`. */
+void doctor_read_text(struct doctor *d, const char *name, const char *text, size_t bytes);
+
+/* Judge what was read. Returns the number of findings. */
+size_t doctor_judge(struct doctor *d);
+
+/* Print the findings for people (one screen, all with `verbose`) or for programs. */
+void doctor_print(const struct doctor *d, bool verbose);
+void doctor_print_json(const struct doctor *d);
+
+/* Print every rule: kind, what it looks for, source. */
+void doctor_print_rules(bool json);
+
+#endif

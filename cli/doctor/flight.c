@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flight.c - PyTorch's flight-recorder dumps, versions 2.0 to 2.9: groups, the last operations of a rank, how far it came. The rank is in
+ * the dump (newer) or in the file's name; a file that is missing is for the rules to notice.
+ */
+#include "flight.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMPLETED_KEPT = 32, OPEN_KEPT = 256 }; /* of a rank: what is not finished matters, and a little of what was */
+
+bool flight_looks(const json_t *root)
+{
+    return json_is_object(root) && json_is_array(json_object_get(root, "entries")) && (json_object_get(root, "pg_config") || json_object_get(root, "version"));
+}
+
+static const char *text_of(json_t *v)
+{
+    const char *s = json_string_value(v);
+    return s ? s : "";
+}
+
+/* The number after "rank", else the last number of the file's name without its ending. */
+static int rank_of_name(const char *file)
+{
+    const char *base = strrchr(file, '/');
+    base = base ? base + 1 : file;
+    int rank = NOBODY;
+    for (const char *p = base; (p = strcasestr(p, "rank"));) {
+        p += 4;
+        p += strspn(p, "_.-=");
+        if (isdigit((unsigned char)*p))
+            rank = atoi(p);
+    }
+    if (rank != NOBODY)
+        return rank;
+    const char *end = strrchr(base, '.');
+    end = end && !isdigit((unsigned char)end[1]) ? end : base + strlen(base);
+    while (end > base && isdigit((unsigned char)end[-1]))
+        end--;
+    return isdigit((unsigned char)*end) ? atoi(end) : NOBODY;
+}
+
+/* "[0, 1, 2]" or a list -> "0,1,2" */
+static const char *rank_list(struct model *m, json_t *v)
+{
+    char out[8192];
+    size_t used = 0;
+    if (json_is_array(v)) {
+        for (size_t i = 0; i < json_array_size(v) && used + 16 < sizeof out; i++)
+            used += (size_t)snprintf(out + used, sizeof out - used, "%s%lld", i ? "," : "", (long long)json_integer_value(json_array_get(v, i)));
+    } else {
+        for (const char *p = text_of(v); *p && used + 2 < sizeof out; p++)
+            if (isdigit((unsigned char)*p) || *p == ',')
+                out[used++] = *p;
+    }
+    return model_string(m, out, used);
+}
+
+struct dump {
+    struct model *m;
+    const char *file;
+    int rank;
+    const char *names[256]; /* of groups, by the dump's own numbers of them */
+};
+
+static struct fact dump_fact(const struct dump *d, enum fact_kind kind)
+{
+    struct fact f = fact_of(kind);
+    f.file = d->file;
+    f.rank = d->rank;
+    return f;
+}
+
+static void take_groups(struct dump *d, json_t *root)
+{
+    const char *key;
+    json_t *v;
+    json_t *groups = json_object_get(root, "pg_config");
+    if (!json_is_object(groups))
+        return;
+    json_object_foreach(groups, key, v) {
+        if (!json_is_object(v))
+            continue;
+        json_t *name = json_object_get(v, "name");
+        struct fact f = dump_fact(d, F_GROUP);
+        f.rank = NOBODY; /* all members say the same */
+        f.name = model_words(d->m, *text_of(name) ? text_of(name) : key);
+        f.extra = model_words(d->m, text_of(json_object_get(v, "desc")));
+        f.value = rank_list(d->m, json_object_get(v, "ranks"));
+        f.text = model_say(d->m, "group %s (%s): ranks %s", f.name, f.extra, f.value);
+        model_add(d->m, &f);
+    }
+}
+
+/* The frame of the program itself: the first that is not of PyTorch. */
+static const char *call_site(struct dump *d, json_t *entry)
+{
+    json_t *frames = json_object_get(entry, "frames"), *frame;
+    size_t i;
+    if (!json_is_array(frames))
+        return "";
+    json_array_foreach(frames, i, frame) {
+        const char *file = text_of(json_object_get(frame, "filename")), *name = text_of(json_object_get(frame, "name"));
+        if (!*file || strstr(file, "site-packages") || strstr(file, "torch/distributed"))
+            continue;
+        const char *base = strrchr(file, '/');
+        return model_say(d->m, "%s in %s:%lld", name, base ? base + 1 : file, (long long)json_integer_value(json_object_get(frame, "line")));
+    }
+    return "";
+}
+
+/* [[2048, 1, 5120], [3]] -> elements of all, and the words of it */
+static int64_t elements(json_t *sizes, char *words, size_t bytes)
+{
+    int64_t sum = 0;
+    size_t used = 0;
+    words[0] = 0;
+    for (size_t i = 0; i < json_array_size(sizes); i++) {
+        json_t *dims = json_array_get(sizes, i);
+        int64_t product = 1;
+        for (size_t k = 0; k < json_array_size(dims); k++) {
+            int64_t v = json_integer_value(json_array_get(dims, k));
+            product = v > 0 && product > INT64_MAX / v ? INT64_MAX : product * v;
+            if (used + 24 < bytes)
+                used += (size_t)snprintf(words + used, bytes - used, "%s%lld", k ? "x" : i ? "+" : "", (long long)v);
+        }
+        sum += sum > INT64_MAX - product ? 0 : product;
+    }
+    return sum;
+}
+
+static int state_of(json_t *entry)
+{
+    const char *state = text_of(json_object_get(entry, "state"));
+    json_t *done = json_object_get(entry, "time_discovered_completed_ns"), *began = json_object_get(entry, "time_discovered_started_ns");
+    if (strcmp(state, "completed") == 0 || (done && !json_is_null(done)))
+        return 2;
+    return strcmp(state, "started") == 0 || (began && !json_is_null(began)) ? 1 : 0;
+}
+
+static int64_t number_at(json_t *entry, const char *key, int64_t otherwise)
+{
+    json_t *v = json_object_get(entry, key);
+    return json_is_integer(v) ? json_integer_value(v) : otherwise;
+}
+
+/* Name and description stand in a pair, in older versions the number alone. */
+static const char *group_name(struct dump *d, json_t *entry)
+{
+    json_t *pair = json_object_get(entry, "process_group");
+    int64_t id = number_at(entry, "pg_id", NOBODY);
+    const char *name = json_is_array(pair) ? text_of(json_array_get(pair, 0)) : "";
+    name = *name ? model_words(d->m, name) : model_say(d->m, "%lld", (long long)id);
+    if (id >= 0 && id < 256)
+        d->names[id] = name;
+    return name;
+}
+
+static void take_entry(struct dump *d, json_t *entry)
+{
+    static const char *const states[] = {"scheduled", "started", "completed"};
+    char shape[160];
+    struct fact f = dump_fact(d, F_OP);
+    const char *op = text_of(json_object_get(entry, "profiling_name")), *colon = strchr(op, ':');
+    bool p2p = json_is_true(json_object_get(entry, "is_p2p"));
+    op = colon ? colon + 1 : op;
+    f.name = group_name(d, entry);
+    f.a = p2p ? number_at(entry, "p2p_seq_id", 0) : number_at(entry, "collective_seq_id", number_at(entry, "seq_id", 0));
+    f.b = elements(json_object_get(entry, "input_sizes"), shape, sizeof shape);
+    f.c = state_of(entry);
+    f.d = p2p;
+    f.extra = model_words(d->m, shape);
+    f.more = call_site(d, entry);
+    int mine, other;
+    if (sscanf(op, "%*[a-z_] %d->%d", &mine, &other) == 2 || sscanf(op, "%*[a-z_] %d<-%d", &mine, &other) == 2)
+        f.peer = other;
+    f.value = model_string(d->m, op, strcspn(op, " "));
+    f.text = model_say(d->m, "rank %d: %s %lld of group %s, %s elements, %s%s%s", d->rank, op, (long long)f.a, f.name, shape, states[f.c], *f.more ? ", called by " : "", f.more);
+    f.time_s = (double)number_at(entry, "time_created_ns", 0) / 1e9;
+    model_add(d->m, &f);
+}
+
+static void take_entries(struct dump *d, json_t *entries)
+{
+    size_t n = json_array_size(entries), open = 0;
+    for (size_t i = 0; i < n; i++) {
+        json_t *e = json_array_get(entries, i);
+        if (!json_is_object(e))
+            continue;
+        (void)group_name(d, e);
+        bool done = state_of(e) == 2;
+        if ((done && n - i <= COMPLETED_KEPT) || (!done && open++ < OPEN_KEPT))
+            take_entry(d, e);
+    }
+}
+
+/* "pg_status" counts by the dump's own numbers of groups, which entries translate. */
+static void take_status(struct dump *d, json_t *root)
+{
+    json_t *status = json_object_get(root, "pg_status"), *v;
+    json_t *groups = json_object_get(root, "pg_config");
+    const char *key;
+    if (!json_is_object(status))
+        return;
+    json_object_foreach(status, key, v) {
+        long id = strtol(key, NULL, 10);
+        const char *name = id >= 0 && id < 256 ? d->names[id] : NULL;
+        if (!name && json_object_size(groups) == 1 && json_object_get(groups, key))
+            name = model_words(d->m, key);
+        if (!name)
+            continue;
+        struct fact f = dump_fact(d, F_PROGRESS);
+        f.name = name;
+        f.a = number_at(v, "last_enqueued_collective", NOBODY);
+        f.b = number_at(v, "last_completed_collective", NOBODY);
+        f.c = NOBODY;
+        f.value = "dump";
+        f.text = model_say(d->m, "rank %d, group %s: last enqueued %lld, last completed %lld", d->rank, name, (long long)f.a, (long long)f.b);
+        model_add(d->m, &f);
+    }
+}
+
+void flight_take(struct model *m, const char *file, json_t *root)
+{
+    struct dump *d = calloc(1, sizeof *d);
+    if (!d)
+        return;
+    d->m = m;
+    d->file = file;
+    d->rank = (int)number_at(root, "rank", rank_of_name(file));
+    json_t *entries = json_object_get(root, "entries");
+    struct fact f = dump_fact(d, F_DUMP);
+    f.a = (int64_t)json_array_size(entries);
+    f.value = model_words(m, text_of(json_object_get(root, "version")));
+    f.text = model_say(m, "flight-recorder dump of rank %d: %lld operations", d->rank, (long long)f.a);
+    model_add(m, &f);
+    const char *library = text_of(json_object_get(root, "nccl_version"));
+    library = *library ? library : text_of(json_object_get(root, "comm_lib_version"));
+    if (*library) {
+        struct fact v = dump_fact(d, F_VERSION);
+        v.name = "NCCL";
+        v.value = model_words(m, library);
+        v.host = d->rank == NOBODY ? "" : model_say(m, "rank %d", d->rank);
+        v.text = model_say(m, "rank %d: NCCL %s", d->rank, library);
+        model_add(m, &v);
+    }
+    take_groups(d, root);
+    take_entries(d, entries);
+    take_status(d, root);
+    free(d);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * input.c - files, folders and standard input: what is it, and who reads it? What could not be read is said, never left out.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "input.h"
+#include "reader.h"
+
+enum {
+    HEAD_BYTES = 4096,
+    WHOLE_BYTES = 64 << 20, /* formats that must be read whole: dumps and machines are far smaller */
+    DEPTH = 8,
+};
+
+const struct reader *const readers[] = {
+#define READER(variable, text) &variable,
+#include "readers.def"
+#undef READER
+    NULL};
+
+/* A source of bytes whose beginning was looked at already. */
+struct source {
+    FILE *file;
+    const char *head;
+    size_t head_bytes, head_used;
+};
+
+static size_t source_more(void *from, char *to, size_t bytes)
+{
+    struct source *s = from;
+    size_t left = s->head_bytes - s->head_used;
+    if (left) {
+        size_t n = left < bytes ? left : bytes;
+        memcpy(to, s->head + s->head_used, n);
+        s->head_used += n;
+        return n;
+    }
+    return s->file ? fread(to, 1, bytes, s->file) : 0;
+}
+
+/* Everything that is left, or NULL when it is more than may be read whole. */
+static char *source_all(struct source *s, size_t *bytes)
+{
+    size_t cap = 64 << 10, used = 0;
+    char *all = malloc(cap + 1);
+    while (all) {
+        if (used == cap) {
+            char *bigger = cap >= WHOLE_BYTES ? NULL : realloc(all, cap * 2 + 1);
+            if (!bigger) {
+                free(all);
+                return NULL;
+            }
+            all = bigger;
+            cap *= 2;
+        }
+        size_t n = source_more(s, all + used, cap - used);
+        if (n == 0)
+            break;
+        used += n;
+    }
+    if (all)
+        all[used] = 0;
+    *bytes = used;
+    return all;
+}
+
+static const struct reader *who_reads(const char *data, size_t bytes)
+{
+    char head[HEAD_BYTES + 1]; /* ended, for those who search in it */
+    bytes = bytes < HEAD_BYTES ? bytes : HEAD_BYTES;
+    memcpy(head, data, bytes);
+    head[bytes] = 0;
+    for (size_t i = 0; readers[i]; i++)
+        if (readers[i]->sniff && readers[i]->sniff(head, bytes))
+            return readers[i];
+    return NULL;
+}
+
+static const char *known_binary(const unsigned char *h, size_t n)
+{
+    static const struct { const char *magic; size_t bytes; const char *what; } kinds[] = {
+        {"\x1f\x8b", 2, "compressed with gzip; unpack it first: gzip -d"}, {"\x28\xb5\x2f\xfd", 4, "compressed with zstd; unpack it first: zstd -d"},
+        {"\xfd" "7zXZ", 5, "compressed with xz; unpack it first: xz -d"},  {"PK\x03\x04", 4, "a zip archive (a PyTorch checkpoint is one); unpack it first"},
+        {"\x7f" "ELF", 4, "a program or core file"},                      {"SQLite", 6, "an SQLite database (an Nsight report is one)"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (n >= kinds[i].bytes && memcmp(h, kinds[i].magic, kinds[i].bytes) == 0)
+            return kinds[i].what;
+    size_t odd = 0;
+    for (size_t i = 0; i < n; i++)
+        odd += h[i] < 9 || (h[i] > 13 && h[i] < 27);
+    return n >= 16 && odd * 5 > n ? "binary, and of no kind that is known here" : NULL;
+}
+
+static bool read_as_lines(struct model *m, const char *name, struct source *s)
+{
+    lines_read(m, name, source_more, s);
+    return true;
+}
+
+static bool read_source(struct model *m, const char *name, struct source *s)
+{
+    const struct reader *r = who_reads(s->head, s->head_bytes);
+    const char *binary = r ? NULL : known_binary((const unsigned char *)s->head, s->head_bytes);
+    if (binary) {
+        model_note(m, "%s: not read: it is %s", name, binary);
+        return false;
+    }
+    if (!r)
+        return read_as_lines(m, name, s);
+    size_t bytes = 0;
+    char why[512] = "", *all = source_all(s, &bytes);
+    if (!all) {
+        model_note(m, "%s: not read: it looks like %s, and is larger than %d MB", name, r->name, WHOLE_BYTES >> 20);
+        return false;
+    }
+    bool good = r->read(m, name, all, bytes, why, sizeof why);
+    if (!good) {
+        /* What only looked like it, or was cut, may still have lines that say something. */
+        model_note(m, "%s: it looks like %s, but %s; read as lines of text", name, r->name, why);
+        struct source text = {.head = all, .head_bytes = bytes};
+        good = !known_binary((const unsigned char *)all, bytes < HEAD_BYTES ? bytes : HEAD_BYTES) && read_as_lines(m, name, &text);
+    }
+    free(all);
+    return good;
+}
+
+static bool read_stream(struct model *m, const char *name, FILE *file)
+{
+    char head[HEAD_BYTES];
+    struct source s = {.file = file, .head = head};
+    s.head_bytes = fread(head, 1, sizeof head, file);
+    if (s.head_bytes == 0) {
+        model_note(m, "%s: it is empty", name);
+        return false;
+    }
+    m->files++;
+    return read_source(m, name, &s);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool read_path(struct model *m, const char *path, int depth);
+
+static bool read_folder(struct model *m, const char *path, int depth)
+{
+    DIR *dir = opendir(path);
+    if (!dir || depth >= DEPTH) {
+        model_note(m, "%s: not read: %s", path, dir ? "too deep a folder" : strerror(errno));
+        if (dir)
+            closedir(dir);
+        return false;
+    }
+    char **names = NULL;
+    size_t count = 0;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] == '.')
+            continue;
+        char **more = realloc(names, (count + 1) * sizeof *names);
+        if (!more || asprintf(&more[count], "%s/%s", path, e->d_name) < 0) {
+            names = more ? more : names;
+            break;
+        }
+        names = more;
+        count++;
+    }
+    closedir(dir);
+    bool any = false;
+    if (count)
+        qsort(names, count, sizeof *names, by_name);
+    else
+        model_note(m, "%s: an empty folder", path);
+    for (size_t i = 0; i < count; i++) {
+        any = read_path(m, names[i], depth + 1) || any;
+        free(names[i]);
+    }
+    free(names);
+    return any;
+}
+
+static bool read_path(struct model *m, const char *path, int depth)
+{
+    const char *name = model_words(m, path);
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        model_note(m, "%s: not read: %s", path, strerror(errno));
+        return false;
+    }
+    if (S_ISDIR(st.st_mode))
+        return read_folder(m, path, depth);
+    /* A folder may hold named pipes of a recorder; opening one would wait for its writer. */
+    if (depth > 0 && !S_ISREG(st.st_mode)) {
+        model_note(m, "%s: not read: not a file", path);
+        return false;
+    }
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        model_note(m, "%s: not read: %s", path, strerror(errno));
+        return false;
+    }
+    bool any = read_stream(m, name, file);
+    fclose(file);
+    return any;
+}
+
+bool input_read(struct model *m, const char *path)
+{
+    bool any = strcmp(path, "-") == 0 ? read_stream(m, "standard input", stdin) : read_path(m, path, 0);
+    m->unreadable += !any;
+    return any;
+}
+
+bool input_read_text(struct model *m, const char *name, const char *text, size_t bytes)
+{
+    struct source s = {.head = text, .head_bytes = bytes};
+    m->files++;
+    return read_source(m, model_words(m, name), &s);
+}

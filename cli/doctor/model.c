@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.c - the store of facts: an arena, interned strings, and a hash so that a fact is kept once. */
+#include "model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, bytes;
+    char data[];
+};
+
+struct string {
+    struct string *next;
+    uint64_t hash;
+    size_t bytes;
+    char text[];
+};
+
+enum {
+    BLOCK_BYTES = 256 << 10,
+    STRING_SLOTS = 1 << 16,
+    FACT_SLOTS = 1 << 16,
+    FACTS_A_KIND = 60000,      /* ranks x groups x what is said of each, for the largest jobs; the rest is counted */
+    ARENA_LIMIT = 96 << 20,    /* with the reader's buffers far below the 200 MB that are promised */
+};
+
+static void no_memory(void)
+{
+    fputs("unisono doctor: there is no memory left\n", stderr);
+    exit(2);
+}
+
+static void *must(void *p)
+{
+    if (!p)
+        no_memory();
+    return p;
+}
+
+struct model *model_new(void)
+{
+    struct model *m = must(calloc(1, sizeof *m));
+    m->string_slots = STRING_SLOTS;
+    m->strings = must(calloc(m->string_slots, sizeof *m->strings));
+    m->fact_slots = FACT_SLOTS;
+    m->facts = must(calloc(m->fact_slots, sizeof *m->facts));
+    return m;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    for (struct arena_block *b = m->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(m->strings);
+    free(m->facts);
+    free(m);
+}
+
+void *model_alloc(struct model *m, size_t bytes)
+{
+    bytes = (bytes + 15) & ~(size_t)15;
+    struct arena_block *b = m->blocks;
+    if (!b || b->bytes - b->used < bytes) {
+        size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        b = must(calloc(1, sizeof *b + size));
+        b->bytes = size;
+        b->next = m->blocks;
+        m->blocks = b;
+        m->arena_bytes += size;
+    }
+    void *p = b->data + b->used;
+    b->used += bytes;
+    return p;
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+const char *model_string(struct model *m, const char *s, size_t bytes)
+{
+    if (bytes == 0)
+        return "";
+    uint64_t hash = hash_bytes(0xcbf29ce484222325u, s, bytes);
+    struct string **slot = &m->strings[hash & (m->string_slots - 1)];
+    for (struct string *k = *slot; k; k = k->next)
+        if (k->hash == hash && k->bytes == bytes && memcmp(k->text, s, bytes) == 0)
+            return k->text;
+    struct string *k = model_alloc(m, sizeof *k + bytes + 1);
+    k->hash = hash;
+    k->bytes = bytes;
+    memcpy(k->text, s, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)k->text[i] < 0x20 && k->text[i] != '\t')
+            k->text[i] = '?';
+    k->next = *slot;
+    *slot = k;
+    m->string_count++;
+    return k->text;
+}
+
+const char *model_words(struct model *m, const char *s)
+{
+    return model_string(m, s, strlen(s));
+}
+
+const char *model_say(struct model *m, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *text = model_alloc(m, n < 0 ? 1 : (size_t)n + 1);
+    if (n >= 0)
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+struct fact fact_of(enum fact_kind kind)
+{
+    return (struct fact){.kind = kind, .rank = NOBODY, .peer = NOBODY, .dev = NOBODY, .pid = NOBODY, .host = "", .name = "",
+                         .value = "", .extra = "", .more = "", .file = "", .text = ""};
+}
+
+static uint64_t fact_hash(const struct fact *f)
+{
+    const void *const strings[] = {f->host, f->name, f->value, f->extra, f->more};
+    const int64_t numbers[] = {f->kind, f->rank, f->peer, f->dev, f->pid, f->a, f->b, f->c, f->d};
+    return hash_bytes(hash_bytes(0xcbf29ce484222325u, strings, sizeof strings), numbers, sizeof numbers);
+}
+
+/* Strings are interned, "" aside, which any literal may be. */
+static bool same_string(const char *a, const char *b)
+{
+    return a == b || (!*a && !*b);
+}
+
+static bool same_fact(const struct fact *f, const struct fact *g)
+{
+    return f->kind == g->kind && f->rank == g->rank && f->peer == g->peer && f->dev == g->dev && f->pid == g->pid && f->a == g->a &&
+           f->b == g->b && f->c == g->c && f->d == g->d && same_string(f->host, g->host) && same_string(f->name, g->name) &&
+           same_string(f->value, g->value) && same_string(f->extra, g->extra) && same_string(f->more, g->more);
+}
+
+struct fact *model_add(struct model *m, const struct fact *given)
+{
+    struct fact f = *given;
+    f.host = model_words(m, f.host);
+    f.name = model_words(m, f.name);
+    f.value = model_words(m, f.value);
+    f.extra = model_words(m, f.extra);
+    f.more = model_words(m, f.more);
+    struct fact **slot = &m->facts[fact_hash(&f) & (m->fact_slots - 1)];
+    for (struct fact *g = *slot; g; g = g->same_hash)
+        if (same_fact(&f, g)) {
+            g->count++;
+            return g;
+        }
+    if (m->counted[f.kind] >= FACTS_A_KIND || m->arena_bytes > ARENA_LIMIT) {
+        m->dropped++;
+        return NULL;
+    }
+    struct fact *g = model_alloc(m, sizeof *g);
+    *g = f;
+    g->text = model_string(m, f.text, strnlen(f.text, 500));
+    g->count = 1;
+    g->order = m->kept++;
+    g->same_hash = *slot;
+    *slot = g;
+    g->next = NULL;
+    if (m->last[f.kind])
+        m->last[f.kind]->next = g;
+    else
+        m->first[f.kind] = g;
+    m->last[f.kind] = g;
+    m->counted[f.kind]++;
+    return g;
+}
+
+void model_note(struct model *m, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    struct note *n = model_alloc(m, sizeof *n);
+    n->text = model_words(m, text);
+    if (m->last_note)
+        m->last_note->next = n;
+    else
+        m->notes = n;
+    m->last_note = n;
+}

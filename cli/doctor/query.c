@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* query.c - see query.h. */
+#include "query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ranks_add(struct model *m, struct ranks *r, int rank)
+{
+    int at = r->n;
+    while (at > 0 && r->v[at - 1] > rank)
+        at--;
+    if (rank < 0 || (at > 0 && r->v[at - 1] == rank))
+        return;
+    if (r->n == r->cap) {
+        int cap = r->cap ? 2 * r->cap : 16;
+        int *v = model_alloc(m, (size_t)cap * sizeof *v);
+        if (r->n)
+            memcpy(v, r->v, (size_t)r->n * sizeof *v);
+        r->v = v;
+        r->cap = cap;
+    }
+    memmove(&r->v[at + 1], &r->v[at], (size_t)(r->n - at) * sizeof *r->v);
+    r->v[at] = rank;
+    r->n++;
+}
+
+void ranks_add_list(struct model *m, struct ranks *r, const char *list)
+{
+    enum { MOST = 1 << 17 };
+    for (const char *p = list; *p;) {
+        char *end;
+        long from = strtol(p, &end, 10), to = from;
+        if (end == p) {
+            p++;
+            continue;
+        }
+        if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+            to = strtol(end + 1, &end, 10);
+        for (long k = from; k >= 0 && k <= to && k - from < MOST && k < MOST; k++)
+            ranks_add(m, r, (int)k);
+        p = end;
+    }
+}
+
+bool ranks_has(const struct ranks *r, int rank)
+{
+    int lo = 0, hi = r->n;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (r->v[mid] == rank)
+            return true;
+        if (r->v[mid] < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return false;
+}
+
+const char *ranks_numbers(struct model *m, const struct ranks *r)
+{
+    char out[1024] = "";
+    size_t used = 0;
+    int parts = 0;
+    const char *last = NULL;
+    for (int i = 0; i < r->n;) {
+        int end = i;
+        while (end + 1 < r->n && r->v[end + 1] == r->v[end] + 1)
+            end++;
+        if (end - i < 2)
+            end = i;
+        char part[40];
+        snprintf(part, sizeof part, end > i ? "%d-%d" : "%d", r->v[i], r->v[end]);
+        if (last && used + 80 < sizeof out)
+            used += (size_t)snprintf(out + used, sizeof out - used, "%s%s", parts > 1 ? ", " : "", last);
+        last = model_words(m, part);
+        parts++;
+        i = end + 1;
+    }
+    if (used + 80 >= sizeof out)
+        used += (size_t)snprintf(out + used, sizeof out - used, ", ...");
+    if (last)
+        snprintf(out + used, sizeof out - used, "%s%s", parts > 1 ? " and " : "", last);
+    return model_words(m, out);
+}
+
+const char *ranks_say(struct model *m, const struct ranks *r)
+{
+    return model_say(m, "%s %s", r->n == 1 ? "rank" : "ranks", ranks_numbers(m, r));
+}
+
+bool names_has(const struct names *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->v[i], name) == 0)
+            return true;
+    return false;
+}
+
+void names_add(struct model *m, struct names *s, const char *name)
+{
+    if (!*name || names_has(s, name))
+        return;
+    if (s->n == s->cap) {
+        int cap = s->cap ? 2 * s->cap : 8;
+        const char **v = model_alloc(m, (size_t)cap * sizeof *v);
+        if (s->n)
+            memcpy(v, s->v, (size_t)s->n * sizeof *v);
+        s->v = v;
+        s->cap = cap;
+    }
+    s->v[s->n++] = model_words(m, name);
+}
+
+const char *names_say(struct model *m, const struct names *s)
+{
+    char out[2048] = "";
+    size_t used = 0;
+    for (int i = 0; i < s->n && used + 160 < sizeof out; i++)
+        used += (size_t)snprintf(out + used, sizeof out - used, "%s%.128s", i == 0 ? "" : i == s->n - 1 ? " and " : ", ", s->v[i]);
+    return model_words(m, out);
+}
+
+bool same_text(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+int rank_of(const struct model *m, const char *host, int64_t pid, int dev)
+{
+    int found = NOBODY;
+    if (pid == NOBODY)
+        return NOBODY;
+    EACH_FACT(m, F_INIT, f)
+        if (f->pid == pid && (!*host || !*f->host || same_text(f->host, host))) {
+            if (dev == NOBODY || f->dev == dev)
+                return f->rank;
+            found = f->rank;
+        }
+    return found;
+}
+
+const char *who_says(struct model *m, const struct fact *f)
+{
+    int rank = f->rank != NOBODY ? f->rank : rank_of(m, f->host, f->pid, f->dev);
+    const char *gpu = f->dev != NOBODY ? model_say(m, "GPU %d", f->dev) : "";
+    bool host = *f->host && !strstr(f->host, "rank ");
+    const char *place = model_say(m, "%s%s%s", gpu, host ? *gpu ? " on " : "on " : "", host ? f->host : "");
+    if (rank != NOBODY)
+        return *place ? model_say(m, "rank %d (%s)", rank, place) : model_say(m, "rank %d", rank);
+    if (f->pid != NOBODY)
+        return model_say(m, "process %lld%s%s", (long long)f->pid, *place ? " " : "", host ? place : "");
+    return *place ? place : "a rank";
+}
+
+const struct fact *first_of(const struct model *m, enum fact_kind kind)
+{
+    return m->first[kind];
+}
+
+bool fact_seen(const struct model *m, enum fact_kind kind)
+{
+    return m->first[kind] != NULL;
+}
+
+const struct fact *setting_of(const struct model *m, const char *name)
+{
+    EACH_FACT(m, F_SETTING, f)
+        if (same_text(f->name, name))
+            return f;
+    EACH_FACT(m, F_SETTING_SEEN, f)
+        if (same_text(f->name, name))
+            return f;
+    return NULL;
+}
+
+const char *bytes_say(struct model *m, int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    while (bytes >= 1024 && bytes % 1024 == 0 && u < 4) {
+        bytes /= 1024;
+        u++;
+    }
+    return model_say(m, "%lld %s", (long long)bytes, units[u]);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read_bench.c - tables of nccl-tests and rccl-tests (and of `unisono perf`, which prints the same columns). */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader.h"
+
+/* A row: size count type [op root] time alg bus wrong, time alg bus wrong. Newer ones have more columns, which are not needed here. */
+static bool row(struct model *m, const struct line *l)
+{
+    const char *s = skip_blanks(l->text);
+    if (!isdigit((unsigned char)*s))
+        return false;
+    char copy[512], *at[24], *save = NULL;
+    int n = 0;
+    if (strlen(s) >= sizeof copy)
+        return false;
+    memcpy(copy, s, strlen(s) + 1);
+    for (char *w = strtok_r(copy, " \t", &save); w && n < 24; w = strtok_r(NULL, " \t", &save))
+        at[n++] = w;
+    if (n < 7 || !isdigit((unsigned char)at[1][0]) || !isalpha((unsigned char)at[2][0]))
+        return false;
+    /* After the type come an operation, a root, both or none; then time, two rates and a count, once or twice, or eight a side with -I. */
+    int first = isalpha((unsigned char)at[3][0]) ? 4 : 3;
+    while (first < 6 && (n - first) % 4)
+        first++;
+    if (first + 2 >= n)
+        return false;
+    char *end;
+    double bus = strtod(at[first + 2], &end);
+    if (*end)
+        return false;
+    struct fact f = fact_at(l, F_BENCH);
+    f.a = strtoll(at[0], NULL, 10);
+    f.x = bus;
+    f.b = first + 3 < n ? (int64_t)strtod(at[first + 3], NULL) : 0;
+    f.c = first + 7 < n ? (int64_t)strtod(at[first + 7], NULL) : 0;
+    f.value = model_words(m, at[2]);
+    model_add(m, &f);
+    return true;
+}
+
+static bool read_line(struct model *m, struct context *c, const struct line *l)
+{
+    const char *s = skip_blanks(l->text);
+    int64_t v, dev;
+    double average;
+    struct span host, bus;
+    if (*s != '#')
+        return isdigit((unsigned char)*s) && row(m, l);
+    if (scan(s, "# Out of bounds values : %d", &v)) {
+        struct fact f = fact_at(l, F_BENCH_END);
+        f.a = v;
+        f.b = has(s, "FAILED");
+        model_add(m, &f);
+        return true;
+    }
+    if (scan(s, "# Avg bus bandwidth : %f", &average))
+        return true;
+    int64_t rank, pid;
+    if (scan(s, "# Rank %d %*Pid %d on %w device %d [%t]", &rank, &pid, &host, &dev, &bus)) {
+        struct fact f = fact_at(l, F_BENCH_RANK);
+        f.rank = (int)rank;
+        f.pid = pid;
+        f.host = model_string(m, host.p, host.n);
+        f.dev = (int)dev;
+        f.value = model_string(m, bus.p, bus.n);
+        model_add(m, &f);
+        return true;
+    }
+    return begins(s, "#  ") && (has(s, "busbw") || has(s, "(GB/s)"));
+}
+
+const struct reader reader_bench = {.name = "a table of nccl-tests", .line = read_line};

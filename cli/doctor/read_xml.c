@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read_xml.c - topology files of NCCL (version 1) and RCCL (version 2). Their own parsers are hand-written and accept less than XML does;
+ * what they would refuse or misread is a fact, too.
+ */
+#include <expat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader.h"
+
+enum { DEPTH = 48 };
+
+struct element {
+    char name[16], busid[24], speed[24];
+    int width;
+};
+
+struct machine {
+    struct model *m;
+    const char *file;
+    XML_Parser parser;
+    struct element at[DEPTH];
+    int depth, gpus, nics, numa, version;
+    bool amd, is_system;
+    struct fact gpu; /* the <gpu> that is open: its links come as children */
+    char links[512];
+    bool gpu_open;
+};
+
+static const char *attr(const char **atts, const char *name)
+{
+    for (; *atts; atts += 2)
+        if (strcmp(atts[0], name) == 0)
+            return atts[1];
+    return "";
+}
+
+static struct fact xml_fact(struct machine *x, enum fact_kind kind)
+{
+    struct fact f = fact_of(kind);
+    f.file = x->file;
+    f.line = (long)XML_GetCurrentLineNumber(x->parser);
+    f.d = x->numa;
+    return f;
+}
+
+static void fault(struct machine *x, const char *what, const char *where, const char *words)
+{
+    struct fact f = xml_fact(x, F_XML_FAULT);
+    f.name = what;
+    f.value = where;
+    f.extra = words;
+    f.text = model_say(x->m, "%s %s: %s", what, where, words);
+    model_add(x->m, &f);
+}
+
+/* PCI elements between this one and its CPU, its own not counted. */
+static int depth_below_cpu(const struct machine *x)
+{
+    int n = 0;
+    for (int i = 0; i < x->depth; i++)
+        n += strcmp(x->at[i].name, "pci") == 0;
+    return n > 0 ? n - 1 : 0;
+}
+
+static const struct element *nearest_pci(const struct machine *x)
+{
+    for (int i = x->depth; i-- > 0;)
+        if (strcmp(x->at[i].name, "pci") == 0)
+            return &x->at[i];
+    return NULL;
+}
+
+/* As the parsers do it: the beginning of the text says the generation, anything else counts as the third. */
+static double lane_gbs(const char *speed)
+{
+    static const struct { const char *words; double gts; } known[] = {{"2.5 GT/s", 0.25}, {"5 GT/s", 0.5}, {"5.0 GT/s", 0.5}, {"8 GT/s", 1}, {"8.0 GT/s", 1}, {"16 GT/s", 2}, {"16.0 GT/s", 2}, {"32 GT/s", 4}, {"32.0 GT/s", 4}, {"64.0 GT/s", 8}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (begins(speed, known[i].words))
+            return known[i].gts;
+    return 0;
+}
+
+static void begin_gpu(struct machine *x, const char **atts)
+{
+    const struct element *pci = nearest_pci(x);
+    x->gpu = xml_fact(x, F_XML_GPU);
+    x->gpu.dev = atoi(attr(atts, "dev"));
+    x->gpu.rank = *attr(atts, "rank") ? atoi(attr(atts, "rank")) : NOBODY;
+    x->gpu.name = model_words(x->m, pci ? pci->busid : "");
+    x->gpu.a = depth_below_cpu(x);
+    x->gpu.c = atoi(attr(atts, "gdr"));
+    x->gpu.extra = model_words(x->m, pci ? pci->speed : "");
+    x->gpu.x = pci ? lane_gbs(pci->speed) * pci->width : 0;
+    x->gpu.value = x->depth >= 3 ? model_words(x->m, x->at[x->depth - 2].busid) : "";
+    x->links[0] = 0;
+    x->gpu_open = true;
+    x->gpus++;
+}
+
+static void end_gpu(struct machine *x)
+{
+    x->gpu.more = model_words(x->m, x->links);
+    x->gpu.text = model_say(x->m, "GPU %d at %s: %lld links%s%s", x->gpu.dev, x->gpu.name, (long long)x->gpu.b, *x->links ? " to " : "", x->links);
+    model_add(x->m, &x->gpu);
+    x->gpu_open = false;
+}
+
+static void take_net(struct machine *x, const char **atts)
+{
+    const struct element *pci = nearest_pci(x);
+    struct fact f = xml_fact(x, F_XML_NET);
+    f.name = model_words(x->m, attr(atts, "name"));
+    f.a = strtoll(attr(atts, "speed"), NULL, 10);
+    f.b = atoi(attr(atts, "port"));
+    f.c = atoi(attr(atts, "gdr"));
+    f.value = model_words(x->m, attr(atts, "guid"));
+    f.extra = model_words(x->m, pci ? pci->busid : "");
+    f.dev = atoi(attr(atts, "dev"));
+    f.peer = pci ? depth_below_cpu(x) : NOBODY;
+    f.x = pci ? lane_gbs(pci->speed) * pci->width : 0;
+    f.text = model_say(x->m, "%s: %lld Mbit/s, port %lld, guid %s, at %s", f.name, (long long)f.a, (long long)f.b, f.value, f.extra);
+    model_add(x->m, &f);
+    x->nics++;
+}
+
+static void take_link(struct machine *x, const char *name, const char **atts)
+{
+    int count = atoi(attr(atts, "count"));
+    size_t used = strlen(x->links);
+    if (!x->gpu_open)
+        return;
+    x->gpu.b += count > 0 ? count : 0;
+    x->amd = x->amd || strcmp(name, "xgmi") == 0;
+    if (used + 40 < sizeof x->links)
+        snprintf(x->links + used, sizeof x->links - used, "%s%s x%d", used ? ", " : "", attr(atts, "target"), count);
+}
+
+static void start(void *user, const char *name, const char **atts)
+{
+    struct machine *x = user;
+    if (x->depth >= DEPTH - 1) {
+        XML_StopParser(x->parser, XML_FALSE);
+        return;
+    }
+    struct element *e = &x->at[x->depth++];
+    *e = (struct element){.width = atoi(attr(atts, "link_width"))};
+    snprintf(e->name, sizeof e->name, "%s", name);
+    snprintf(e->busid, sizeof e->busid, "%s", attr(atts, "busid"));
+    snprintf(e->speed, sizeof e->speed, "%s", attr(atts, "link_speed"));
+    if (strcmp(name, "system") == 0 || strcmp(name, "graphs") == 0) {
+        x->is_system = true;
+        x->version = atoi(attr(atts, "version"));
+    } else if (strcmp(name, "cpu") == 0) {
+        x->numa = *attr(atts, "numaid") ? atoi(attr(atts, "numaid")) : NOBODY;
+    } else if (strcmp(name, "pci") == 0) {
+        if (e->speed[0] && lane_gbs(e->speed) == 0 && strcmp(e->speed, "Unknown") != 0)
+            fault(x, "link_speed", model_words(x->m, e->busid), model_words(x->m, e->speed));
+    } else if (strcmp(name, "gpu") == 0) {
+        begin_gpu(x, atts);
+    } else if (strcmp(name, "net") == 0 && x->depth >= 2 && strcmp(x->at[x->depth - 2].name, "nic") == 0) {
+        take_net(x, atts);
+    } else if (strcmp(name, "nvlink") == 0 || strcmp(name, "xgmi") == 0) {
+        take_link(x, name, atts);
+    }
+}
+
+static void end_element(void *user, const char *name)
+{
+    struct machine *x = user;
+    if (strcmp(name, "gpu") == 0 && x->gpu_open)
+        end_gpu(x);
+    if (x->depth)
+        x->depth--;
+}
+
+/* Entities would be expanded; these files have none. */
+static void entity(void *user, const XML_Char *name, int is_parameter, const XML_Char *value, int bytes, const XML_Char *base, const XML_Char *system, const XML_Char *public,
+                   const XML_Char *notation)
+{
+    XML_StopParser(((struct machine *)user)->parser, XML_FALSE);
+}
+
+static bool sniff(const char *head, size_t bytes)
+{
+    const char *s = head + strspn(head, " \t\r\n");
+    return *s == '<' && (has(s, "<system") || has(s, "<graphs") || begins(s, "<?xml"));
+}
+
+static bool read(struct model *m, const char *file, const char *data, size_t bytes, char *why, size_t why_bytes)
+{
+    struct machine *x = calloc(1, sizeof *x);
+    XML_Parser p = x ? XML_ParserCreate(NULL) : NULL;
+    if (!p) {
+        free(x);
+        snprintf(why, why_bytes, "there is no memory");
+        return false;
+    }
+    *x = (struct machine){.m = m, .file = file, .parser = p, .numa = NOBODY};
+    XML_SetUserData(p, x);
+    XML_SetElementHandler(p, start, end_element);
+    XML_SetEntityDeclHandler(p, entity);
+    enum XML_Status status = XML_Parse(p, data, (int)bytes, 1);
+    bool good = x->is_system;
+    if (status != XML_STATUS_OK && good)
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, XML_GetCurrentLineNumber(p), XML_ErrorString(XML_GetErrorCode(p)));
+    if (!good)
+        snprintf(why, why_bytes, "it has no <system> or <graphs>%s%s", status == XML_STATUS_OK ? "" : ", and ", status == XML_STATUS_OK ? "" : XML_ErrorString(XML_GetErrorCode(p)));
+    struct fact f = xml_fact(x, F_XML);
+    f.a = x->version;
+    f.b = x->gpus;
+    f.c = x->nics;
+    f.d = x->amd;
+    f.text = model_say(m, "topology file: %d GPUs, %d network devices", x->gpus, x->nics);
+    if (good)
+        model_add(m, &f);
+    XML_ParserFree(p);
+    free(x);
+    return good;
+}
+
+const struct reader reader_xml = {.name = "a topology file", .sniff = sniff, .read = read};

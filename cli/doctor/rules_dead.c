@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_dead.c - a rank that ended, and how: by the kernel, by an error of its own, in its last words. What others print about it (broken
+ * pipe, store errors, their own abort) is never the cause.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scene.h"
+
+static void tell_victims(struct judge *j, struct finding *f)
+{
+    EACH_FACT(j->m, F_CONNECT, c)
+        if (same_text(c->extra, "receive") || same_text(c->extra, "send")) {
+            consequence(j, f, "%s lost its connection to %s (%s): secondary", who_says(j->m, c), c->value, c->name);
+            evidence(f, c);
+            break;
+        }
+    EACH_FACT(j->m, F_PEER_CLOSED, p) {
+        consequence(j, f, "%s saw its connection to %s closed: secondary", who_says(j->m, p), p->value);
+        evidence(f, p);
+        break;
+    }
+    EACH_FACT(j->m, F_WATCHDOG, w) {
+        consequence(j, f, "rank %d waited for it until its time-out", w->rank);
+        break;
+    }
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------------------- */
+
+void rule_killed_for_memory(struct judge *j)
+{
+    const struct fact *k = first_of(j->m, F_KILLED);
+    if (!k)
+        return;
+    int rank = rank_of(j->m, k->host, k->pid, NOBODY);
+    const char *cgroup = NULL;
+    EACH_FACT(j->m, F_KILLED, f)
+        if (f->pid == k->pid && same_text(f->value, "cgroup"))
+            cgroup = f->value;
+    struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed process %lld%s%s%s%s because memory ran out", (long long)k->pid, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
+                             *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
+    explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
+    EACH_FACT(j->m, F_KILLED, e)
+        evidence(f, e);
+    tell_victims(j, f);
+    if (cgroup)
+        remedy(j, f, "raise the memory limit of the job or pod (Slurm --mem, Kubernetes resources.limits.memory), or use less: fewer data-loader workers, no second copy of the weights");
+    else
+        remedy(j, f, "use less host memory a node: fewer data-loader workers, offload less, fewer ranks");
+}
+
+/* ---- a GPU call fails while others wait in the same initialisation ------------------------------------------------------------------ */
+
+static void who_waits_in_init(struct judge *j, struct finding *f, int rank)
+{
+    struct ranks waiting = {0};
+    EACH_FACT(j->m, F_INIT, s) {
+        if (s->b || s->rank == rank)
+            continue;
+        bool done = false;
+        EACH_FACT(j->m, F_INIT, e)
+            done = done || (e->b && e->rank == s->rank && same_text(e->name, s->name));
+        if (!done)
+            ranks_add(j->m, &waiting, s->rank);
+    }
+    if (waiting.n)
+        consequence(j, f, "%s printed Init START and no COMPLETE: %s for it, without a limit", ranks_say(j->m, &waiting), waiting.n == 1 ? "it waits" : "they wait");
+}
+
+static bool is_memory(const char *words)
+{
+    return has_nocase(words, "out of memory") || has(words, "hipErrorOutOfMemory");
+}
+
+void rule_gpu_call_failed(struct judge *j)
+{
+    EACH_FACT(j->m, F_GPU_FAILURE, g) {
+        if (has(g->name, "not yet initialized") || has(g->name, "system not ready"))
+            continue;
+        bool memory = is_memory(g->name);
+        struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", model_say(j->m, "%c%s", who_says(j->m, g)[0] == 'r' ? 'R' : who_says(j->m, g)[0], who_says(j->m, g) + 1),
+                                 memory ? "its GPU is out of memory" : model_say(j->m, "a call to its GPU returned '%s'", g->name));
+        explain(j, f, "The message is '%s'%s%s.", g->name, *g->extra ? ", at " : "", g->extra);
+        if (memory)
+            explain(j, f, "The library allocates its own buffers (some hundred MB a communicator) after the program has taken what it wants.");
+        evidence(f, g);
+        int64_t pid = g->pid;
+        EACH_FACT(j->m, F_UNWOUND, u)
+            if (u->pid == pid && pid != NOBODY)
+                evidence(f, u);
+        who_waits_in_init(j, f, rank_of(j->m, g->host, g->pid, g->dev));
+        tell_victims(j, f);
+        if (memory) {
+            remedy(j, f, "leave the GPU some memory: a smaller batch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, vLLM --gpu-memory-utilization lower; look for other processes: nvidia-smi");
+            remedy(j, f, "a smaller NCCL_BUFFSIZE or NCCL_MAX_NCHANNELS takes less a communicator");
+        } else {
+            remedy(j, f, "run that program alone on that GPU (CUDA_LAUNCH_BLOCKING=1), and look at dmesg for Xid messages");
+        }
+        return;
+    }
+}
+
+void rule_exception_memory(struct judge *j)
+{
+    EACH_FACT(j->m, F_EXCEPTION, e)
+        if (is_memory(e->value) || has(e->name, "OutOfMemory")) {
+            struct finding *f = find(j, CAUSE, 0.9, "%s%s ran out of GPU memory in the program itself", e->rank != NOBODY ? model_say(j->m, "Rank %d", e->rank) : "A rank", *e->extra ? model_say(j->m, " (at %s)", e->extra) : "");
+            explain(j, f, "It raised %s; the others wait for a rank that is no longer there.", e->name);
+            evidence(f, e);
+            tell_victims(j, f);
+            remedy(j, f, "a smaller batch or sequence, activation checkpointing, or sharding; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments");
+            return;
+        }
+}
+
+/* ---- exits -------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *signal_says(int64_t code)
+{
+    switch (code) {
+    case -9: case 137: return "killed (SIGKILL: the out-of-memory killer, or the batch system)";
+    case -11: case 139: return "crashed (SIGSEGV)";
+    case -7: case 135: return "crashed (SIGBUS: often a full /dev/shm)";
+    case -4: case 132: return "crashed (SIGILL: built for another processor)";
+    default: return NULL;
+    }
+}
+
+/* What a rank's own end is worth: a signal of its own, then torchrun's root cause, then any exit code that is not the watchdog's abort. */
+static int worth(const struct fact *e)
+{
+    if (signal_says(e->a))
+        return 3;
+    if (same_text(e->extra, "root"))
+        return 2;
+    return e->a != 0 && e->a != -6 && e->a != 134 && e->a != -15 && e->a != 143;
+}
+
+void rule_rank_exited(struct judge *j)
+{
+    const struct fact *best = NULL;
+    EACH_FACT(j->m, F_EXIT, e)
+        if (worth(e) && (!best || worth(e) > worth(best)))
+            best = e;
+    if (!best)
+        return;
+    const char *words = signal_says(best->a);
+    const char *who = who_says(j->m, best);
+    struct finding *f = find(j, words ? CAUSE - 5 : LIKELY - 5, words ? 0.85 : 0.6, "%c%s %s", who[0] == 'r' ? 'R' : who[0], who + 1, words ? words : model_say(j->m, "ended with exit code %lld", (long long)best->a));
+    if (same_text(best->extra, "root"))
+        explain(j, f, "torchrun calls it the first failure; the others were ended because of it.");
+    EACH_FACT(j->m, F_EXCEPTION, x)
+        if (best->rank == NOBODY || x->rank == best->rank) {
+            explain(j, f, "Its last words: %s: %s%s%s", x->name, x->value, *x->extra ? ", at " : "", x->extra);
+            evidence(f, x);
+            break;
+        }
+    evidence(f, best);
+    tell_victims(j, f);
+    remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: dmesg -T | grep -i -E 'killed process|oom'; sacct -j JOB --format=JobID,State,ExitCode,MaxRSS" : "read that rank's own log from its end; the other logs only follow");
+}
+
+/* ---- Gloo: who ended normally with something still to send --------------------------------------------------------------------------- */
+
+void rule_closed_normally(struct judge *j)
+{
+    const struct fact *closed = NULL;
+    EACH_FACT(j->m, F_PEER_CLOSED, p)
+        if (!closed && same_text(p->more, "gloo"))
+            closed = p;
+    if (!closed)
+        return;
+    EACH_FACT(j->m, F_EXIT, e)
+        if (e->a == 0 && e->rank != NOBODY && e->rank != closed->rank) {
+            struct finding *f = find(j, CAUSE, 0.85, "Rank %d ended normally (exit 0) while rank %d still expected something from it: a send that was not waited for", e->rank, closed->rank);
+            explain(j, f, "isend returns before the data are gone; when the process ends its sockets close, and the receiver reads 'connection closed by peer', which looks like a crash and is none.");
+            evidence(f, e);
+            evidence(f, closed);
+            consequence(j, f, "rank %d: connection closed by peer %s", closed->rank, closed->value);
+            remedy(j, f, "keep what isend returns and call wait() on it; end with a barrier and destroy_process_group()");
+            return;
+        }
+}
+
+/* Somebody's connection broke, and nothing in the input says why. */
+void rule_connection_lost(struct judge *j)
+{
+    const struct fact *first = NULL;
+    EACH_FACT(j->m, F_CONNECT, c)
+        if (!same_text(c->extra, "connect") && !same_text(c->extra, "choose") && (!first || (c->time_s > 0 && c->time_s < first->time_s)))
+            first = c;
+    EACH_FACT(j->m, F_PEER_CLOSED, p)
+        if (!first)
+            first = p;
+    if (!first)
+        return;
+    struct finding *f = find(j, SYMPTOM, 0.5, "The process at %s is gone: %s read '%s' from it", first->value, who_says(j->m, first), first->name);
+    explain(j, f, "This line is written by a survivor. The cause is in the log of the process at %s, which says it earlier, or in its host's kernel log.", first->value);
+    evidence(f, first);
+    remedy(j, f, "read the log of the rank at %s, and there: dmesg -T | tail -50", first->value);
+}
+
+/* ---- the host thread, the GPU's own messages -------------------------------------------------------------------------------------------- */
+
+void rule_host_blocked(struct judge *j)
+{
+    struct ranks stuck = {0};
+    EACH_FACT(j->m, F_HEARTBEAT, h)
+        ranks_add(j->m, &stuck, h->rank);
+    if (!stuck.n)
+        return;
+    const struct fact *h = first_of(j->m, F_HEARTBEAT);
+    struct finding *f = find(j, LIKELY + 5, 0.75, "%c%s: the process itself stood still for %lld s; its watchdog thread could not run", 'R', ranks_say(j->m, &stuck) + 1, (long long)h->a);
+    explain(j, f, "That is no slow collective: a thread holds Python's GIL, or a CUDA call or the driver does not return.");
+    EACH_FACT(j->m, F_HEARTBEAT, e)
+        evidence(f, e);
+    remedy(j, f, "py-spy dump --native --pid PID on that rank's host; TORCH_INCLUDE_STACK_TRACE=0 if the dump itself needs the GIL; look for D-state processes and dmesg");
+}
+
+static const char *xid_says(int64_t xid)
+{
+    static const struct { int from, to; const char *words; } known[] = {{13, 13, "an illegal access or bad instruction of a kernel, or a bad GPU"}, {31, 31, "a memory page fault: usually the program's own"},
+        {43, 43, "a channel stopped by an earlier error"}, {45, 45, "work removed after an earlier error: secondary"}, {48, 48, "a double-bit ECC error: the memory is bad"}, {61, 62, "an internal error of the GPU's micro-controller"},
+        {63, 64, "a page of memory was retired"}, {74, 74, "an NVLink error"}, {79, 79, "the GPU has fallen off the bus: power, heat or a bad slot"}, {92, 92, "many single-bit ECC errors"}, {94, 95, "an ECC error that killed a program"},
+        {109, 109, "a context switch that timed out"}, {119, 120, "the GPU's system processor does not answer"}, {143, 145, "an NVLink or fabric error"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (xid >= known[i].from && xid <= known[i].to)
+            return known[i].words;
+    return "an error of the GPU or its driver";
+}
+
+void rule_gpu_error_logged(struct judge *j)
+{
+    const struct fact *first = NULL;
+    EACH_FACT(j->m, F_XID, x)
+        if (x->a != 45 && x->a != 43 && x->a != 74 && x->a != 63 && x->a != 92 && (!first || (x->time_s > 0 && x->time_s < first->time_s)))
+            first = x;
+    if (!first)
+        return;
+    bool off = first->a == 79;
+    struct finding *f = find(j, CAUSE + 5, 0.85, "The GPU at %s%s%s reported Xid %lld: %s", first->name, *first->host ? " of " : "", first->host, (long long)first->a, xid_says(first->a));
+    EACH_FACT(j->m, F_XID, x)
+        evidence(f, x);
+    tell_victims(j, f);
+    remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host, reset or reboot it, run dcgmi diag -r 3; replace it if it happens again" : "run the job on another GPU; if the Xid follows the program, debug the program (compute-sanitizer), if it stays with the GPU, replace that");
+}

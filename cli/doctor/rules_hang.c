@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_hang.c - ranks that wait: who is absent, behind, different, crossed between groups, or stands still on its GPU. Ranks are compared
+ * with each other; who says nothing where others wait is the one to look at.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "scene.h"
+
+/* What a collective's members must have alike. All-to-all and rooted ones may differ in what goes in. */
+static bool sizes_must_agree(const char *op)
+{
+    static const char *const ops[] = {"all_reduce", "allreduce", "ALLREDUCE", "AllReduce", "_all_gather_base", "all_gather", "_reduce_scatter_base", "reduce_scatter", "broadcast",
+                                      "reduce", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "allgather_into_tensor", "AllGather", "ReduceScatter", "Broadcast"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (same_text(op, ops[i]))
+            return true;
+    return false;
+}
+
+/* Whoever finishes one of these has had something from everybody. */
+static bool needs_everyone(const char *op)
+{
+    return sizes_must_agree(op) ? !strcasestr(op, "broadcast") && strcasecmp(op, "reduce") != 0 : strcasestr(op, "all_to_all") || strcasestr(op, "barrier") || strcasestr(op, "alltoall");
+}
+
+/* ---- mismatch --------------------------------------------------------------------------------------------------------------------- */
+
+static void ranks_with(struct judge *j, const struct scene *s, const struct group *g, int64_t number, const char *op, int64_t elements, struct ranks *out)
+{
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        if (w->group == g && w->number == number && !w->p2p && same_text(w->op, op) && w->elements == elements)
+            ranks_add(j->m, out, w->rank);
+    }
+}
+
+static bool differ(const struct wait *a, const struct wait *b)
+{
+    if (!same_text(a->op, b->op))
+        return true;
+    return a->elements != b->elements && a->elements != NOBODY && b->elements != NOBODY && sizes_must_agree(a->op);
+}
+
+static bool mismatch_in(struct judge *j, const struct scene *s, const struct group *g, const struct wait *a)
+{
+    const struct wait *b = NULL;
+    for (int i = 0; i < s->wait_count && !b; i++)
+        if (s->waits[i].group == g && s->waits[i].number == a->number && !s->waits[i].p2p && differ(a, &s->waits[i]))
+            b = &s->waits[i];
+    if (!b)
+        return false;
+    struct ranks with_a = {0}, with_b = {0};
+    ranks_with(j, s, g, a->number, a->op, a->elements, &with_a);
+    ranks_with(j, s, g, b->number, b->op, b->elements, &with_b);
+    if (with_a.n > with_b.n || (with_a.n == with_b.n && with_a.v[0] > with_b.v[0])) { /* the few first */
+        const struct wait *w = a;
+        struct ranks r = with_a;
+        a = b, with_a = with_b;
+        b = w, with_b = r;
+    }
+    bool same_op = same_text(a->op, b->op);
+    struct finding *f = same_op ? find(j, CAUSE, 0.95, "%s: %s passes %lld elements, %s pass %lld", operation_says(j, a), ranks_say(j->m, &with_a), (long long)a->elements, ranks_say(j->m, &with_b), (long long)b->elements)
+                                : find(j, CAUSE, 0.95, "Operation %lld of group %s differs: %s calls %s (%lld elements), %s calls %s (%lld elements)", (long long)a->number, g->words, ranks_say(j->m, &with_a), a->op,
+                                       (long long)a->elements, ranks_say(j->m, &with_b), b->op, (long long)b->elements);
+    explain(j, f, "All members of a group must call the same operations with the same sizes in the same order; nothing checks it, so the data never match and everybody waits.");
+    if (*a->site || *b->site)
+        explain(j, f, "Called by %s on %s%s%s%s.", *a->site ? a->site : "an unknown place", ranks_say(j->m, &with_a), same_text(a->site, b->site) ? ", and by the same place on the others" : ", by ",
+                same_text(a->site, b->site) ? "" : b->site, same_text(a->site, b->site) ? "" : " on the others");
+    evidence(f, a->fact);
+    evidence(f, b->fact);
+    remedy(j, f, same_op ? "compare what the two sides pass at that call: a last batch that is shorter, padding that differs, a parameter that only some ranks have"
+                         : "compare the order of calls on both sides: a branch that depends on the rank, or an extra call on some of them");
+    remedy(j, f, "run with TORCH_DISTRIBUTED_DEBUG=DETAIL, which compares every call before it is made");
+    return true;
+}
+
+void rule_mismatch_waits(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    for (const struct group *g = s->groups; g; g = g->next)
+        for (int i = 0; i < s->wait_count; i++)
+            if (s->waits[i].group == g && !s->waits[i].p2p && s->waits[i].number == lowest_wait(s, g) && mismatch_in(j, s, g, &s->waits[i]))
+                break;
+}
+
+/* "271, 1, 1083, 16" against "271, 1, 1084, 16" -> the dimensions that differ. */
+static const char *shapes_differ(struct model *m, const char *a, const char *b)
+{
+    const char *out = "";
+    int dim = 0;
+    while (*a && *b) {
+        size_t na = strcspn(a, ",x"), nb = strcspn(b, ",x");
+        if (na != nb || memcmp(a, b, na) != 0)
+            out = model_say(m, "%s%sdimension %d (%.*s against %.*s)", out, *out ? ", " : "", dim, (int)na, a, (int)nb, b);
+        a += na + strspn(a + na, ",x ");
+        b += nb + strspn(b + nb, ",x ");
+        dim++;
+    }
+    return *a || *b ? model_say(m, "%s%sthe number of dimensions", out, *out ? " and " : "") : out;
+}
+
+/* PyTorch's debug wrapper says both sides in one line. */
+void rule_mismatch_wrapper(struct judge *j)
+{
+    const struct fact *w = first_of(j->m, F_FINGERPRINT);
+    if (!w)
+        return;
+    struct finding *f;
+    if (w->peer == NOBODY) {
+        f = find(j, CAUSE, 0.8, "Rank %d calls %s (%s), and others call something else there", w->rank, w->name, w->extra);
+    } else if (!same_text(w->name, w->value)) {
+        f = find(j, CAUSE, 0.95, "Rank %d calls %s where rank %d calls %s", w->rank, w->name, w->peer, w->value);
+    } else if (!same_text(w->extra, w->more)) {
+        f = find(j, CAUSE, 0.95, "%s: rank %d and rank %d pass shapes that differ in %s", w->name, w->rank, w->peer, shapes_differ(j->m, w->extra, w->more));
+        explain(j, f, "Rank %d has [%s], rank %d has [%s]; the operation and the rest are the same.", w->rank, w->extra, w->peer, w->more);
+    } else if (w->a != w->b) {
+        f = find(j, CAUSE, 0.7, "Rank %d is at call %lld where rank %d is at call %lld: one of them made a call more", w->rank, (long long)w->a, w->peer, (long long)w->b);
+    } else {
+        f = find(j, CAUSE, 0.8, "%s is called differently by rank %d and rank %d (type of the elements, or device)", w->name, w->rank, w->peer);
+    }
+    evidence(f, w);
+    EACH_FACT(j->m, F_EXCEPTION, e)
+        if (e->rank == w->rank && *e->extra) {
+            explain(j, f, "The call is at %s.", e->extra);
+            evidence(f, e);
+            break;
+        }
+    remedy(j, f, "make that dimension the same everywhere before the call: pad to a multiple of the group's size, or drop the last incomplete batch");
+}
+
+/* ---- device-stalled ---------------------------------------------------------------------------------------------------------------- */
+
+struct stalled {
+    struct ranks ranks, others;
+    const struct wait *one;
+    const struct fact *other;
+};
+
+/* Everybody has called it; on some it runs, on this one it has never begun. */
+static void never_started(struct judge *j, const struct scene *s, struct stalled *out)
+{
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        if (w->state != 0 || w->p2p || w != first_wait(s, w->rank, w->group))
+            continue;
+        for (int k = 0; k < s->wait_count; k++) {
+            const struct wait *o = &s->waits[k];
+            if (o->group == w->group && o->number == w->number && o->state == 1 && !o->p2p && !differ(w, o)) {
+                ranks_add(j->m, &out->ranks, w->rank);
+                ranks_add(j->m, &out->others, o->rank);
+                out->one = out->one ? out->one : w;
+                out->other = out->other ? out->other : o->fact;
+            }
+        }
+    }
+}
+
+/* It has ended on others, who cannot end it without this one, and not here. */
+static void never_ended(struct judge *j, const struct scene *s, struct stalled *out)
+{
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        if (w->p2p || !needs_everyone(w->op) || w != first_wait(s, w->rank, w->group))
+            continue;
+        for (int k = 0; k < w->group->members.n; k++) {
+            int r = w->group->members.v[k];
+            if (r == w->rank || !has_completed(j, s, r, w->group, w->number))
+                continue;
+            ranks_add(j->m, &out->ranks, w->rank);
+            ranks_add(j->m, &out->others, r);
+            out->one = out->one ? out->one : w;
+            const struct wait *o = first_wait(s, r, w->group);
+            out->other = out->other ? out->other : o ? o->fact : NULL;
+        }
+    }
+}
+
+void rule_device_stalled(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    struct stalled began = {0}, ended = {0};
+    never_started(j, s, &began);
+    never_ended(j, s, &ended);
+    struct stalled *x = ended.one ? &ended : &began;
+    if (!x->one)
+        return;
+    for (int i = x->others.n; i-- > 0;) /* who stands still itself is no witness */
+        if (ranks_has(&x->ranks, x->others.v[i]))
+            memmove(&x->others.v[i], &x->others.v[i + 1], (size_t)(--x->others.n - i) * sizeof(int));
+    bool all_entered = x == &began;
+    struct finding *f = find(j, CAUSE, all_entered ? 0.85 : 0.9, "The GPU%s of %s stopped executing: %s %s", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks), operation_says(j, x->one),
+                             all_entered ? "was issued everywhere, and never began there" : "and later ones were issued there and never ended, though the others of the group are past it");
+    explain(j, f, "%s %s; the program issued the same work, with the same sizes, on %s. What stands still is the device (or earlier work on its stream), not the application's logic and not the network.",
+            x->others.n ? ranks_say(j->m, &x->others) : "Others", all_entered ? "run it" : "have finished it", ranks_say(j->m, &x->ranks));
+    evidence(f, x->one->fact);
+    evidence(f, x->other);
+    EACH_FACT(j->m, F_XID, xid)
+        evidence(f, xid);
+    consequence(j, f, "every other wait in these records ends at %s", ranks_say(j->m, &x->ranks));
+    remedy(j, f, "on the host%s of %s: dmesg | grep -iE 'xid|nvrm|amdgpu'; nvidia-smi -q -d ECC,PAGE_RETIREMENT,CLOCK (AMD: rocm-smi --showras)", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks));
+    remedy(j, f, "take %s out of the job and run it again; if it passes, replace the GPU", x->ranks.n == 1 ? "that GPU" : "those GPUs");
+}
+
+/* ---- absent ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Members of a group where others wait who have not come there, though they are heard of. */
+static void absent_from(struct judge *j, const struct scene *s, const struct group *g, int64_t number, struct ranks *absent, struct ranks *waiting)
+{
+    for (int i = 0; i < g->members.n; i++) {
+        int r = g->members.v[i];
+        const struct wait *w = first_wait(s, r, g);
+        if (w && w->number <= number)
+            ranks_add(j->m, waiting, r);
+        else if (!w && !has_completed(j, s, r, g, number) && (!s->recorded || ranks_has(&s->dumps, r)) && last_issued(j, s, r, g) < number)
+            ranks_add(j->m, absent, r);
+    }
+}
+
+/* Ranks that wait for nobody, and for whom others wait. */
+static void culprits(struct judge *j, const struct scene *s, struct ranks *out, const struct wait **where)
+{
+    for (const struct group *g = s->groups; g; g = g->next) {
+        int64_t number = lowest_wait(s, g);
+        struct ranks absent = {0}, waiting = {0};
+        if (number == NOBODY)
+            continue;
+        absent_from(j, s, g, number, &absent, &waiting);
+        /* Where only log lines are known, those who are silent must be fewer than those who speak: else it is their logs that are missing. */
+        bool said = false;
+        for (int i = 0; i < absent.n; i++)
+            said = said || ranks_has(&s->speakers, absent.v[i]);
+        if (!s->recorded && !said && (waiting.n < 2 || absent.n >= waiting.n))
+            continue;
+        for (int i = 0; i < absent.n; i++)
+            if (!any_wait(s, absent.v[i])) {
+                ranks_add(j->m, out, absent.v[i]);
+                if (!*where || (*where)->group->members.n > g->members.n)
+                    *where = first_wait(s, waiting.v[0], g);
+            }
+    }
+}
+
+static void tell_busy(struct judge *j, struct finding *f, const struct ranks *r)
+{
+    EACH_FACT(j->m, F_BUSY, b)
+        if (b->rank == NOBODY || ranks_has(r, b->rank)) {
+            explain(j, f, "Something is still at work in user code: \"%s\" stands at %.0f %%.", b->name, b->x);
+            evidence(f, b);
+            remedy(j, f, "do that work before the group is made, or once and for all beforehand (tokenise or preprocess the data set offline, more workers), or give the group a longer time-out");
+            return;
+        }
+    EACH_FACT(j->m, F_TRACE, t)
+        if (ranks_has(r, t->rank))
+            evidence(f, t);
+}
+
+static void tell_waiters(struct judge *j, const struct scene *s, struct finding *f, const struct wait *at)
+{
+    struct ranks waiting = {0};
+    for (int i = 0; i < s->wait_count; i++)
+        if (s->waits[i].group == at->group && s->waits[i].number == at->number && !s->waits[i].p2p) {
+            ranks_add(j->m, &waiting, s->waits[i].rank);
+            evidence(f, s->waits[i].fact);
+        }
+    const struct fact *w = at->fact;
+    const char *limit = w->kind == F_WATCHDOG && w->c ? model_say(j->m, ", until their time-out of %lld s", (long long)w->c / 1000) : "";
+    consequence(j, f, "%s wait%s in it%s; they are its victims, not its cause", ranks_say(j->m, &waiting), waiting.n == 1 ? "s" : "", limit);
+}
+
+void rule_rank_absent(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    struct ranks missing = {0};
+    const struct wait *at = NULL;
+    culprits(j, s, &missing, &at);
+    if (!missing.n)
+        return;
+    struct finding *f = find(j, LIKELY + 10, s->recorded ? 0.9 : 0.8, "%c%s never entered %s", 'R', ranks_say(j->m, &missing) + 1, operation_says(j, at));
+    int64_t last = last_issued(j, s, missing.v[0], at->group);
+    if (last != NOBODY)
+        explain(j, f, "What %s had issued there before, up to operation %lld, is complete: the program itself did not come to the next call. It is no fault of the network.", missing.n == 1 ? "it" : "they", (long long)last);
+    else
+        explain(j, f, "%s for nobody: the program itself did not come to that call (it is in user code, in a data loader, or gone). It is no fault of the network.", missing.n == 1 ? "It waits" : "They wait");
+    if (at->elements == 1)
+        explain(j, f, "An all-reduce of one element is what a barrier is.");
+    if (*at->site)
+        explain(j, f, "The others call it at %s.", at->site);
+    tell_waiters(j, s, f, at);
+    EACH_FACT(j->m, F_PROGRESS, p)
+        if (p->rank == missing.v[0])
+            evidence(f, p);
+    struct ranks idle = {0};
+    EACH_FACT(j->m, F_DUMP, d)
+        if (ranks_has(&missing, d->rank) && d->a == 0) {
+            ranks_add(j->m, &idle, d->rank);
+            evidence(f, d);
+        }
+    if (idle.n)
+        explain(j, f, "The dumps of %s have nothing unfinished in them: the thread there issues nothing more (a lock such as Python's GIL, I/O, a sleep).", ranks_say(j->m, &idle));
+    tell_busy(j, f, &missing);
+    remedy(j, f, "look at what %s doing: py-spy dump --pid PID (or gdb -p PID) on %s host", missing.n == 1 ? "it is" : "they are", missing.n == 1 ? "its" : "their");
+    remedy(j, f, "if ranks may have different numbers of batches: drop the last ones, or use torch.distributed.algorithms.join.Join");
+}
+
+/* ---- dumps that are missing --------------------------------------------------------------------------------------------------------- */
+
+void rule_dump_missing(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    struct ranks missing = {0};
+    const struct wait *at = NULL;
+    if (!s->recorded)
+        return;
+    for (const struct group *g = s->groups; g; g = g->next)
+        for (int i = 0; g->whole && i < g->members.n; i++)
+            if (lowest_wait(s, g) != NOBODY && !ranks_has(&s->dumps, g->members.v[i])) {
+                ranks_add(j->m, &missing, g->members.v[i]);
+                for (int k = 0; k < s->wait_count && !at; k++)
+                    at = s->waits[k].group == g && !s->waits[k].p2p ? &s->waits[k] : NULL;
+            }
+    if (!missing.n || !at)
+        return;
+    bool most = missing.n > s->dumps.n; /* then files were lost or not given, which says little of any rank */
+    struct finding *f = find(j, most ? ADVICE : LIKELY, most ? 0.3 : 0.75, "%c%s wrote no dump, while %s waits in %s", 'R', ranks_say(j->m, &missing) + 1, ranks_say(j->m, &s->dumps), operation_says(j, at));
+    explain(j, f, "A rank that has died, or that is blocked in its tear-down after an exception, writes none; so the missing file points at %s.", ranks_say(j->m, &missing));
+    if (most)
+        explain(j, f, "Most are missing, so they may simply not have been given: read them all together.");
+    evidence(f, at->fact);
+    EACH_FACT(j->m, F_GROUP, g)
+        if (same_text(g->name, at->group->name))
+            evidence(f, g);
+    remedy(j, f, "read the last lines of %s, and its host's dmesg; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks", ranks_say(j->m, &missing));
+}
+
+/* ---- RAS: some are behind ------------------------------------------------------------------------------------------------------------ */
+
+void rule_rank_behind(struct judge *j)
+{
+    const struct fact *low = NULL, *high = NULL;
+    EACH_FACT(j->m, F_RAS_COUNT, f) {
+        if (low && (!same_text(f->name, low->name) || !same_text(f->value, low->value)))
+            continue;
+        low = !low || f->a < low->a ? f : low;
+        high = !high || f->a > high->a ? f : high;
+    }
+    if (!low || low == high)
+        return;
+    struct ranks behind = {0}, ahead = {0};
+    ranks_add_list(j->m, &behind, low->extra);
+    ranks_add_list(j->m, &ahead, high->extra);
+    const char *who = behind.n ? ranks_say(j->m, &behind) : model_say(j->m, "%lld ranks that the report does not list", (long long)low->b);
+    struct finding *f = find(j, CAUSE, 0.85, "%s stand%s at %s %lld of communicator %s; %s already at %lld", behind.n ? model_say(j->m, "R%s", who + 1) : who, behind.n == 1 ? "s" : "", low->value, (long long)low->a, low->name,
+                             ahead.n ? model_say(j->m, "%s %s", ranks_say(j->m, &ahead), ahead.n == 1 ? "is" : "are") : model_say(j->m, "%lld others are", (long long)high->b), (long long)high->a);
+    explain(j, f, "The %lld rank%s with the lowest count are behind, those ahead only wait for them.", (long long)low->b, low->b == 1 ? "" : "s");
+    if (!behind.n && ahead.n)
+        explain(j, f, "The report lists the smaller set, and that is the wrong one here: %s are ahead and not at fault.", ranks_say(j->m, &ahead));
+    explain(j, f, "RAS counts launches: who is behind has not made the call.");
+    evidence(f, low);
+    evidence(f, high);
+    remedy(j, f, "ask for all of them: ncclras -v, or ncclras -f json, and look at those at operation %lld: py-spy dump, gdb, their logs", (long long)low->a);
+}
+
+/* ---- all are there and nothing moves ---------------------------------------------------------------------------------------------------- */
+
+static bool all_alike(const struct scene *s, const struct group *g, int64_t number, const struct wait **one, int *started)
+{
+    int n = 0;
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        if (w->group != g || w->number != number || w->p2p)
+            continue;
+        if (*one && differ(*one, w))
+            return false;
+        *one = w;
+        *started += w->state == 1;
+        n++;
+    }
+    return n > 1 && n == g->members.n;
+}
+
+void rule_stalled_in_flight(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    for (const struct group *g = s->groups; g; g = g->next) {
+        int64_t number = lowest_wait(s, g);
+        const struct wait *one = NULL;
+        int started = 0;
+        if (number == NOBODY || !(g->whole || !*g->name || g->everyone) || !all_alike(s, g, number, &one, &started))
+            continue;
+        bool run = started == g->members.n;
+        bool timed_out = one->fact->kind == F_WATCHDOG;
+        if (!run && !timed_out)
+            continue;
+        struct finding *f = find(j, SYMPTOM + 5, run ? 0.8 : 0.6, "All %d ranks entered %s with the same size, and the data stopped", g->members.n, operation_says(j, one));
+        explain(j, f, "Nobody is missing and nobody differs: what is left is the path between them (a NIC, a cable, a switch, a GPU link) or a GPU that stopped while it ran.");
+        for (int i = 0; i < s->wait_count; i++)
+            if (s->waits[i].group == g && s->waits[i].number == number)
+                evidence(f, s->waits[i].fact);
+        remedy(j, f, "on every host: dmesg | grep -iE 'xid|mlx5|link|aer', and the error counters of ports (perfquery, ethtool -S), before and after");
+        remedy(j, f, "run all_reduce_perf on halves of the hosts until it fails on two: that pair has the path");
+        return;
+    }
+}

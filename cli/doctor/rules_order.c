@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rules_order.c - communicators in different orders on different ranks, and time-outs that were given to another group. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scene.h"
+
+/* ---- a split that not all members call --------------------------------------------------------------------------------------------- */
+
+/* The id of the communicator that a pointer is, on that rank's process. */
+static const struct fact *parent_of(const struct model *m, const struct fact *split)
+{
+    EACH_FACT(m, F_INIT, f)
+        if (begins(f->more, "self ") && same_text(f->more + 5, split->more) && f->pid == split->pid && same_text(f->host, split->host))
+            return f;
+    return NULL;
+}
+
+static bool is_split(const struct fact *f)
+{
+    return begins(f->extra, "ncclCommSplit") || begins(f->extra, "ncclCommShrink") || (!begins(f->more, "self ") && *f->more);
+}
+
+static bool calls_split(const struct model *m, const struct fact *member, const char *id)
+{
+    EACH_FACT(m, F_INIT, f)
+        if (is_split(f) && f->rank == member->rank) {
+            const struct fact *p = parent_of(m, f);
+            if (p && same_text(p->name, id))
+                return true;
+        }
+    return false;
+}
+
+static bool split_completes(const struct model *m, const struct fact *split)
+{
+    EACH_FACT(m, F_INIT, f)
+        if (f->b == 1 && is_split(f) && same_text(f->more, split->more) && f->pid == split->pid)
+            return true;
+    return false;
+}
+
+void rule_split_order(struct judge *j)
+{
+    EACH_FACT(j->m, F_INIT, split) {
+        const struct fact *parent = is_split(split) && split->b == 0 ? parent_of(j->m, split) : NULL;
+        if (!parent || split_completes(j->m, split))
+            continue;
+        struct ranks in = {0}, out = {0};
+        EACH_FACT(j->m, F_INIT, f)
+            if (f->b == 1 && !is_split(f) && same_text(f->name, parent->name))
+                ranks_add(j->m, calls_split(j->m, f, parent->name) ? &in : &out, f->rank);
+        if (!out.n || !in.n)
+            continue;
+        struct finding *f = find(j, CAUSE + 5, 0.85, "%s is inside a split of communicator %s that %s never called", model_say(j->m, "R%s", ranks_say(j->m, &in) + 1), parent->name, ranks_say(j->m, &out));
+        explain(j, f, "A split (new_group, a sub-mesh) must be called by every member of its parent, in the same order, also by those that get no place in it.");
+        evidence(f, split);
+        evidence(f, parent);
+        const struct scene *s = scene_of(j);
+        for (int i = 0; i < out.n; i++) {
+            const struct wait *w = any_wait(s, out.v[i]);
+            if (!w)
+                continue;
+            explain(j, f, "Rank %d meanwhile waits in %s%s%s.", out.v[i], operation_says(j, w), *w->site ? ", called by " : "", w->site);
+            evidence(f, w->fact);
+            consequence(j, f, "rank %d waits in %s for ranks that are in the split", out.v[i], operation_says(j, w));
+            break;
+        }
+        remedy(j, f, "let all ranks call new_group (or init_device_mesh) for every group, in one order, before the first barrier");
+        return;
+    }
+}
+
+/* ---- two groups, crossed ---------------------------------------------------------------------------------------------------------------- */
+
+/* `r` waits in some group other than g, for a member that has not come there; returns that wait. */
+static const struct wait *waits_elsewhere(const struct judge *j, const struct scene *s, int r, const struct group *g, int for_whom)
+{
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        if (w->rank != r || w->group == g || w->p2p || w != first_wait(s, r, w->group) || !ranks_has(&w->group->members, for_whom))
+            continue;
+        const struct wait *o = first_wait(s, for_whom, w->group);
+        if ((!o || o->number > w->number) && !has_completed(j, s, for_whom, w->group, w->number))
+            return w;
+    }
+    return NULL;
+}
+
+void rule_crossed_groups(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    if (!s->recorded)
+        return;
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *a = &s->waits[i];
+        if (a->p2p || a != first_wait(s, a->rank, a->group))
+            continue;
+        for (int k = 0; k < a->group->members.n; k++) {
+            int r = a->group->members.v[k];
+            if (r == a->rank || first_wait(s, r, a->group) || has_completed(j, s, r, a->group, a->number) || !ranks_has(&s->dumps, r))
+                continue;
+            const struct wait *b = waits_elsewhere(j, s, r, a->group, a->rank);
+            if (!b)
+                continue;
+            struct finding *f = find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: rank %d in %s, rank %d in %s", a->rank, r, a->rank, operation_says(j, a), r, operation_says(j, b));
+            explain(j, f, "Each has issued first what the other issues second. Operations of several groups must be issued in one order by all ranks that share them.");
+            if (*a->site || *b->site)
+                explain(j, f, "The calls are %s and %s.", *a->site ? a->site : "not known", *b->site ? b->site : "not known");
+            evidence(f, a->fact);
+            evidence(f, b->fact);
+            remedy(j, f, "issue the operations of these groups in the same order on every rank, or wait for one before the next is issued");
+            return;
+        }
+    }
+}
+
+/* ---- time-outs that act elsewhere ------------------------------------------------------------------------------------------------------- */
+
+static const char *seconds_say(struct model *m, int64_t ms)
+{
+    int64_t s = ms / 1000;
+    if (s >= 3600 && s % 3600 == 0)
+        return model_say(m, "%lld h", (long long)(s / 3600));
+    return s >= 60 && s % 60 == 0 ? model_say(m, "%lld min", (long long)(s / 60)) : model_say(m, "%lld s", (long long)s);
+}
+
+void rule_timeout_scope(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    const struct fact *limit = NULL, *variable = setting_of(j->m, "NCCL_TIMEOUT");
+    EACH_FACT(j->m, F_GROUP_LIMIT, l)
+        if (!l->b)
+            limit = l;
+    for (int i = 0; i < s->wait_count; i++) {
+        const struct wait *w = &s->waits[i];
+        const struct fact *k = w->fact;
+        if (k->kind != F_WATCHDOG || k->c <= 0)
+            continue;
+        bool other = limit && limit->a > 0 && limit->a * 1000 != k->c, ignored = !limit && variable && variable->value[0] && strtoll(variable->value, NULL, 10) * 1000 != k->c && k->c == 600000;
+        if (!other && !ignored)
+            continue;
+        const char *group = *w->group->words ? w->group->words : "that group";
+        struct finding *f = other ? find(j, LIKELY + 5, 0.8, "The time-out of %lld ms (%s) that ended group %s is its own: the %s given to init_process_group do not apply to it", (long long)k->c, seconds_say(j->m, k->c), group, seconds_say(j->m, limit->a * 1000))
+                                  : find(j, LIKELY, 0.7, "The time-out of %lld ms (%s) that acted is PyTorch's default: NCCL_TIMEOUT=%s is read by no library", (long long)k->c, seconds_say(j->m, k->c), variable->value);
+        explain(j, f, "A group made by new_group or a device mesh without timeout= has the default of its backend (10 min for NCCL), whatever the default group was given.");
+        evidence(f, k);
+        evidence(f, other ? limit : variable);
+        if (other)
+            remedy(j, f, "pass timeout= to new_group(...), or to the mesh, too; frameworks have their own: Megatron --distributed-timeout-minutes, DeepSpeed's timeout in init_distributed, verl's actor_rollout_ref.nccl_timeout");
+        else
+            remedy(j, f, "pass timeout=timedelta(seconds=%s) to init_process_group; then find out why an operation takes that long", variable->value);
+        return;
+    }
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scene.h - who waits in which operation of which group, who is missing there, and how far everybody came: put together from watchdog
+ * lines, flight-recorder dumps and collective traces, which each know a part of it. The rules of hangs look at nothing else.
+ */
+#ifndef UNO_DOCTOR_SCENE_H
+#define UNO_DOCTOR_SCENE_H
+
+#include "rule.h"
+
+/* A rank in an operation that it has begun and that has not ended. */
+struct wait {
+    int rank;
+    struct group *group;
+    int64_t number;
+    const char *op;
+    int64_t elements; /* NOBODY = not said */
+    int state;        /* 0 scheduled, 1 started; NOBODY = not said */
+    bool p2p;
+    int peer;
+    const char *site, *shape;
+    const struct fact *fact;
+};
+
+struct group {
+    const char *name, *words; /* number as the job gives it; description, or the number again */
+    struct ranks members;     /* as a dump says, or as far as is seen */
+    bool whole;               /* members are all there are */
+    bool everyone;            /* the default group */
+    struct group *next;
+};
+
+struct scene {
+    struct group *groups;
+    struct wait *waits;
+    int wait_count, wait_cap;
+    struct ranks dumps, speakers; /* ranks that wrote a dump; ranks that are heard at all */
+    bool recorded;                /* there are dumps */
+};
+
+struct scene *scene_of(struct judge *j);
+
+/* The first collective that `rank` waits in within the group, NULL if none. */
+const struct wait *first_wait(const struct scene *s, int rank, const struct group *g);
+const struct wait *any_wait(const struct scene *s, int rank);
+
+/* The lowest operation number that anybody waits in, in this group; NOBODY if none. Point-to-point is left out. */
+int64_t lowest_wait(const struct scene *s, const struct group *g);
+
+/* Has this rank finished that operation? From its own records. */
+bool has_completed(const struct judge *j, const struct scene *s, int rank, const struct group *g, int64_t number);
+
+/* Last operation that a rank has issued in the group, NOBODY = not known. */
+int64_t last_issued(const struct judge *j, const struct scene *s, int rank, const struct group *g);
+
+/* "all_reduce #5 of group X", with what it really is when it is a barrier. */
+const char *operation_says(struct judge *j, const struct wait *w);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shell.h - what the two files of the reader of scripts share. */
+#ifndef UNO_DOCTOR_SHELL_H
+#define UNO_DOCTOR_SHELL_H
+
+#include "reader.h"
+
+struct shell_state {
+    char joined[LINE_BYTES]; /* a command over several lines, each ended by a backslash */
+    size_t used;
+    int used_lines;
+    long first_line;
+    int commands, loops, loop; /* numbers given so far; the loop that is open, 0 = none */
+    char pending[96];          /* YAML: "- name: X" waits for "value: Y" */
+};
+
+/* True for names whose values a doctor wants to know. */
+bool shell_wanted(const char *name, size_t bytes);
+
+void shell_setting(struct model *m, const struct line *l, const char *name, size_t name_bytes, const char *value, size_t value_bytes, const char *how, bool blank);
+
+/* Read a command line: launchers in their order, their options, loops, what is put in the background. True = it is one. */
+bool shell_command(struct model *m, struct shell_state *s, const struct line *l, const char *text);
+
+#endif
