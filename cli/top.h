@@ -17,7 +17,7 @@ struct top_row {               /* a rank in a communicator, over one interval */
     uint64_t comm;             /* 0: the rank has none */
     char comm_name[32];
     char host[24];
-    char state[8];             /* of its process, as ps shows it; "ended", "silent"; "-" = not known, for it is on another host */
+    char state[8];             /* of its process, as ps shows it; "ended", "silent"; "-" = not known */
     double cpu;                /* of one processor; 1 = a whole one; -1 = not known */
     bool measured;             /* what follows is known, of this interval or the last one that was */
     double ops, msgs, bytes;   /* a second */

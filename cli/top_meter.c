@@ -19,9 +19,9 @@
 struct cell {                  /* a rank in a communicator */
     int rank;
     uint64_t comm;
-    struct reading { uint64_t taken_ns; uint32_t newest; uint64_t messages, sent_bytes, received_bytes; } first, last;
+    struct reading { uint64_t taken_ns; uint32_t newest; uint64_t messages, sent_bytes, received_bytes, waited_ns; } first, last;
     double bytes;              /* of collectives */
-    unsigned readings, waiting; /* without the first */
+    unsigned readings, waiting; /* without the first; waiting: for a message */
     uint64_t late_ns;
     bool here;                 /* in the last reading */
 };
@@ -29,7 +29,7 @@ struct group {                 /* a communicator */
     uint64_t id;
     uint32_t seen;             /* up to this number it is known who was late */
 };
-struct clocked { int pid; uint64_t ticks; };
+struct clocked { int pid; uint64_t taken_ns, cpu_ns; }; /* pid 0: not known */
 struct top_meter {
     struct cell *cells;
     size_t ncells, cell_cap;
@@ -80,7 +80,7 @@ static bool grow(void **array, size_t *cap, size_t need, size_t one)
 
 static struct reading reading_of(const uno_job_rank *r, const uno_job_comm *c)
 {
-    return (struct reading){r->taken_ns, c->newest, c->sends + c->receives, c->sent_bytes, c->received_bytes};
+    return (struct reading){r->taken_ns, c->newest, c->sends + c->receives, c->sent_bytes, c->received_bytes, c->waited_ns};
 }
 
 static struct cell *cell_of(struct top_meter *m, const uno_job_rank *r, const uno_job_comm *c)
@@ -109,24 +109,6 @@ static struct group *group_of(struct top_meter *m, uint64_t id)
 
 /* ---- processes ---------------------------------------------------------------------------------------------------------- */
 
-/* State and processor time as /proc/<pid>/stat has them; 0 = it has ended. */
-static char process_now(int pid, uint64_t *ticks)
-{
-    char path[40], line[1024];
-    char state = 0;
-    unsigned long long user, kernel;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    *ticks = 0;
-    FILE *f = pid > 0 ? fopen(path, "r") : NULL;
-    if (!f)
-        return 0;
-    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* the name before it may hold anything */
-    if (end && sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &kernel) == 3)
-        *ticks = user + kernel;
-    fclose(f);
-    return state == 'Z' || state == 'X' ? 0 : state;
-}
-
 static bool note_clocks(struct top_meter *m, const struct job_found *found)
 {
     const uno_job *job = found->job;
@@ -135,10 +117,8 @@ static bool note_clocks(struct top_meter *m, const struct job_found *found)
         m->clocks = calloc((size_t)job->size, sizeof *m->clocks);
         m->nclocks = m->clocks ? job->size : 0;
     }
-    for (int r = 0; r < m->nclocks; r++) {
-        m->clocks[r].pid = found->here[r] ? job->ranks[r].pid : 0; /* another host's say nothing here */
-        process_now(m->clocks[r].pid, &m->clocks[r].ticks);
-    }
+    for (int r = 0; r < m->nclocks; r++)
+        m->clocks[r] = (struct clocked){job->ranks[r].state ? job->ranks[r].pid : 0, job->ranks[r].taken_ns, job->ranks[r].cpu_ns};
     return m->clocks != NULL;
 }
 
@@ -185,14 +165,11 @@ static void count_calls(struct cell *cell, const uno_job_rank *r, const uno_job_
     cell->bytes += seen ? bytes / seen * made : 0;
     cell->last = reading_of(r, c);
     cell->readings++;
-    const uno_job_call *last = call_at(c, c->newest);
-    cell->waiting += last && strcmp(last->state, "running") == 0 && last->wait_since_ns != 0;
     for (size_t i = 0; i < c->nmessages; i++)
         if (c->messages[i].waited && !c->messages[i].matched) {
             cell->waiting++;
             break;
         }
-    cell->waiting = cell->waiting > cell->readings ? cell->readings : cell->waiting;
 }
 
 /* When the first of a communicator's ranks began call `number`; 0 = nobody has. *all: all ranks that are known have. */
@@ -382,18 +359,20 @@ static void say_doing(struct top_row *row, const struct job_found *found, const 
     }
 }
 
-static void fill_process(struct top_meter *m, const struct job_found *found, const uno_job_rank *r, double seconds, struct top_row *row)
+static void fill_process(const struct top_meter *m, const uno_job_rank *r, struct top_row *row)
 {
-    uint64_t ticks = 0;
-    char state = found->here[r->rank] ? process_now(r->pid, &ticks) : 0;
-    bool ended = strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0 || (found->here[r->rank] && !state);
+    const struct clocked *then = r->rank < m->nclocks ? &m->clocks[r->rank] : NULL;
+    bool ended = strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0 || r->state == 'Z' || r->state == 'X';
     row->rank = r->rank;
     row->pid = r->pid;
     snprintf(row->host, sizeof row->host, "%s", r->host[0] ? r->host : "-");
-    snprintf(row->state, sizeof row->state, "%s", ended ? "ended" : job_silent(r) ? "silent" : state ? (char[]){state, 0} : "-");
-    row->cpu = found->here[r->rank] ? 0 : -1;
-    if (r->rank < m->nclocks && m->clocks[r->rank].pid == r->pid && ticks > m->clocks[r->rank].ticks)
-        row->cpu = (double)(ticks - m->clocks[r->rank].ticks) / (double)sysconf(_SC_CLK_TCK) / seconds;
+    snprintf(row->state, sizeof row->state, "%s", ended ? "ended" : job_silent(r) ? "silent" : r->state ? (char[]){r->state, 0} : "-");
+    row->cpu = -1;
+    for (int i = 0; i < m->nrows; i++) /* a rank of another host is not heard of in each interval */
+        if (m->rows[i].rank == r->rank && m->rows[i].pid == r->pid)
+            row->cpu = m->rows[i].cpu;
+    if (then && r->state && then->pid == r->pid && r->cpu_ns >= then->cpu_ns && r->taken_ns > then->taken_ns)
+        row->cpu = (double)(r->cpu_ns - then->cpu_ns) / (double)(r->taken_ns - then->taken_ns);
 }
 
 /* What was measured last; a rank of another host is not heard of in each interval. */
@@ -429,7 +408,8 @@ static void fill_rates(const struct top_meter *m, const struct cell *cell, doubl
     row->bytes = (cell->bytes + sent + received) / seconds;
     if (limit_bps > 0) /* a message is copied once, by one of both sides */
         row->limit = (cell->bytes + (sent > received ? sent : received)) / seconds / limit_bps;
-    row->wait = (double)cell->waiting / cell->readings;
+    row->wait = (double)(b->waited_ns - a->waited_ns) / 1e9 / seconds + (double)cell->waiting / cell->readings;
+    row->wait = row->wait > 1 ? 1 : row->wait;
     row->late = (double)cell->late_ns / 1e9 / seconds;
     row->late = row->late > 1 ? 1 : row->late;
 }
@@ -448,7 +428,7 @@ static void mark_slow(struct top_row *rows, int n)
 }
 
 /* A rank's rows, one a communicator; without any there is one for its process. Returns how many. */
-static int rank_rows(struct top_meter *m, const struct job_found *found, int r, const struct top_limit *limit, double seconds, struct top_row *rows)
+static int rank_rows(struct top_meter *m, const struct job_found *found, int r, const struct top_limit *limit, struct top_row *rows)
 {
     const uno_job_rank *rank = &found->job->ranks[r];
     int n = 0;
@@ -460,13 +440,13 @@ static int rank_rows(struct top_meter *m, const struct job_found *found, int r, 
             continue;
         struct top_row *row = &rows[n++];
         row->comm = c->id;
-        fill_process(m, found, rank, seconds, row);
+        fill_process(m, rank, row);
         fill_rates(m, &m->cells[i], limit->everywhere || within_host(found, c) ? limit->bps : 0, row);
         job_comm_name(c, row->comm_name, sizeof row->comm_name);
         say_doing(row, found, rank, c);
     }
     if (n == 0)
-        fill_process(m, found, rank, seconds, &rows[n++]);
+        fill_process(m, rank, &rows[n++]);
     return n;
 }
 
@@ -483,7 +463,7 @@ int meter_rows(struct top_meter *m, const struct job_found *found, const struct 
     if (!fresh)
         return -1;
     for (int r = 0; r < job->size; r++)
-        n += rank_rows(m, found, r, limit, *seconds, fresh + n);
+        n += rank_rows(m, found, r, limit, fresh + n);
     mark_slow(fresh, n);
     free(m->rows);
     m->rows = *rows = fresh;

@@ -112,6 +112,7 @@ typedef struct uno_job_comm {      /* a communicator, as one rank sees it */
     const char *failed;            /* NULL = it works; else the sentence */
     uint32_t newest;               /* number of the newest collective; 0 = none yet */
     uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
+    uint64_t waited_ns;            /* so long its collectives have waited for other ranks so far, in waits of more than 50 us */
     size_t ncalls, nmessages, nqueued; /* queued: issued and not begun */
     const uno_job_call *calls;     /* the newest ones, ascending, without gaps, up to `newest` */
     const uno_job_message *messages;
@@ -127,6 +128,8 @@ typedef struct uno_job_rank {
     const char *run;               /* "" (no look) "runs" "sleeps" "syscall" "disk" "stopped" "traced" "frozen" "zombie" */
     const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
     uint32_t cpu_permille;         /* of one processor, during the look */
+    char state;                    /* of its process as ps shows it, 'R' 'S' 'T' ..., at taken_ns; 0 = not known */
+    uint64_t cpu_ns;               /* processor time that it has used so far, at taken_ns, in ticks of 10 ms; 0 = not known */
     uint64_t taken_ns, taken_real_ns; /* when this was seen, on both clocks */
     int clock_known;               /* the next is: added to a time of the rank's host it gives that of the host where the records were gathered */
     int64_t clock_offset_ns;

@@ -297,6 +297,7 @@ uno_err comm_leave(uno_comm *comm, uno_err err);
 /* ---- note.c: what the ledger says beside its events ---------------------------------------------------------------------- */
 void note_made(uno_comm *comm);                      /* the communicator is whole: say whose region it is */
 void note_wait(uno_comm *comm, uint64_t now);        /* walk lock held, somebody waits: for whom and since when, now and then */
+void note_waited(uno_comm *comm);                     /* walk lock held, an operation that somebody looked at ends */
 void note_issued(struct op *op);                     /* it goes into the queue */
 void note_queue(uno_comm *comm);                     /* issue lock held, the queue has changed */
 void note_not_ready(uno_comm *comm, struct op *head); /* issue lock held, its stream does not let the queue's first call begin */

@@ -101,6 +101,8 @@ static void end_current(uno_comm *c, uno_err err)
         c->lent = !c->lent; /* both ranks know it now, and choose by it from the next one on */
         c->last = NULL;
     }
+    if (__builtin_expect(c->look_number == c->number, 0))
+        note_waited(c);
     if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
         c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
     c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;

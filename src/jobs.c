@@ -171,7 +171,7 @@ static void show_comm(struct places *at, const struct verdict_comm *c)
     *at->comm++ = (uno_job_comm){.id = c->id, .epoch = c->epoch, .name = c->name, .rank = c->rank, .size = c->size,
                                  .members = c->members, .destroyed = c->destroyed, .failed = c->failed ? c->failed_text : NULL,
                                  .newest = c->newest, .sends = c->sends, .receives = c->receives, .sent_bytes = c->sent_bytes,
-                                 .received_bytes = c->received_bytes, .ncalls = c->nevents, .nmessages = c->np2p, .nqueued = c->ncalls,
+                                 .received_bytes = c->received_bytes, .waited_ns = c->waited_ns, .ncalls = c->nevents, .nmessages = c->np2p, .nqueued = c->ncalls,
                                  .calls = at->call, .messages = at->message};
     for (uint32_t i = 0; i < c->nevents; i++)
         show_call(at->call++, &c->events[i], c);
@@ -187,7 +187,8 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
     *to = (uno_job_rank){.rank = r->rank, .status = WORD(statuses, r->status), .host = r->host, .host_index = r->host_index, .program = r->program,
                          .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
                          .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,
-                         .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .taken_ns = r->taken_ns,
+                         .stack = r->process.stack, .cpu_permille = r->process.cpu_permille, .state = (char)r->process.state,
+                         .cpu_ns = r->process.cpu_ns, .taken_ns = r->taken_ns,
                          .taken_real_ns = r->taken_real_ns, .clock_known = r->clock.known, .clock_offset_ns = r->clock.offset_ns,
                          .refused = r->refused, .ncomms = r->ncomms, .comms = at->comm};
     for (uint32_t i = 0; i < r->ncomms; i++)

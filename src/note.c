@@ -76,6 +76,18 @@ static void write_wait(uno_comm *c, const struct exec_progress *p, uint64_t now)
     c->event->waits_for = rank;
 }
 
+static void count_wait(struct ledger_notes *n, uint64_t now)
+{
+    uint64_t more = now > n->counted_ns ? now - n->counted_ns : 0;
+    atomic_store_explicit(&n->waited_ns, atomic_load_explicit(&n->waited_ns, memory_order_relaxed) + more, memory_order_relaxed);
+}
+
+void note_waited(uno_comm *c)
+{
+    if (c->notes->wait_number == c->number)
+        count_wait(c->notes, clock_ns());
+}
+
 void note_wait(uno_comm *c, uint64_t now)
 {
     struct ledger_notes *n = c->notes;
@@ -91,7 +103,7 @@ void note_wait(uno_comm *c, uint64_t now)
         return;
     if (n->seen_number != c->number) { /* the first look at this operation: it may just be on its way */
         n->seen_number = c->number;
-        n->seen_ns = now;
+        n->seen_ns = n->counted_ns = now;
         n->again_ns = now + FIRST_NS;
         n->seen_step = UINT64_MAX;
     }
@@ -102,6 +114,9 @@ void note_wait(uno_comm *c, uint64_t now)
     exec_progress(c->run, &p);
     if (n->seen_step != UINT64_MAX && n->seen_step != p.step)
         n->seen_ns = now; /* it moved since the last note */
+    else
+        count_wait(n, now);
+    n->counted_ns = now;
     n->seen_step = p.step;
     write_wait(c, &p, now);
 }

@@ -110,6 +110,7 @@ struct verdict_comm {         /* one communicator as one rank sees it */
     uint32_t npassed;         /* ... passes them; the first VERDICT_MOST_PASSED at most */
     uint64_t *passed;
     uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
+    uint64_t waited_ns;       /* so long its collectives have waited so far, where a wait took longer than 50 us */
     uint32_t left_out;        /* p2p entries and calls that had no room in the record; verdict_encode adds to it */
     int32_t failed;           /* uno_err of the first cause; UNO_OK = it works */
     int32_t failed_rank;      /* job rank where the cause began; -1 = not known */
@@ -146,6 +147,8 @@ struct verdict_process {      /* what /proc and the signal for stacks tell; samp
     uint8_t run;              /* enum verdict_run */
     uint64_t run_since_ns;    /* own clock: stopped, traced, frozen or in this system call at least since then */
     uint64_t sample_ns;       /* length of the sample that the two shares are of; 0 = none was taken */
+    uint8_t state;            /* of its main thread as ps shows it, 'R' 'S' 'D' ..., at taken_ns; 0 = not known */
+    uint64_t cpu_ns;          /* processor time of all its threads so far, at taken_ns; 0 = not known */
     uint32_t cpu_permille;    /* of one processor used by the process in the sample; may exceed 1000 */
     uint32_t queue_permille;  /* share of the sample in which that thread was ready and had no processor (schedstat) */
     int32_t tracer_pid;       /* 0 = none */
@@ -215,7 +218,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 5
+#define VERDICT_RECORD_VERSION 6
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

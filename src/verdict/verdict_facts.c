@@ -124,6 +124,10 @@ static void merge_rank(struct verdict_rank *to, const struct verdict_rank *from)
         merge_text(to->process.python, own.python, sizeof own.python);
         merge_text(to->process.stack, own.stack, sizeof own.stack);
     }
+    if (to->process.state == 0) {
+        to->process.state = from->process.state;
+        to->process.cpu_ns = from->process.cpu_ns;
+    }
     if (to->taken_ns == 0)
         to->taken_ns = from->taken_ns;
     to->refused = MAX(to->refused, from->refused);

@@ -288,7 +288,7 @@ static void check_comm(struct codec *c, const struct verdict_comm *m, uint32_t j
             refuse(c, "a send or receive has a peer that is not there");
 }
 
-#define COMM_WORDS 24
+#define COMM_WORDS 25
 static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
 {
     u64(c, &m->id);
@@ -311,6 +311,7 @@ static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
     u64(c, &m->receives);
     u64(c, &m->sent_bytes);
     u64(c, &m->received_bytes);
+    u64(c, &m->waited_ns);
     u32(c, &m->left_out, UINT32_MAX, "a count");
     i32(c, &m->failed, 0, 1000, "an error that cannot be");
     i32(c, &m->failed_rank, -1, MOST_RANKS, "a rank that cannot be");
@@ -354,6 +355,10 @@ static void process(struct codec *c, struct verdict_process *p)
 {
     u8(c, &p->run, VERDICT_RUN_ZOMBIE, "a process is in no state that exists");
     u64(c, &p->run_since_ns);
+    u8(c, &p->state, 'z', "a process is in no state that exists");
+    if (c->mode == READ && p->state && (p->state < 'A' || (p->state > 'Z' && p->state < 'a')))
+        refuse(c, "a process is in no state that exists");
+    u64(c, &p->cpu_ns);
     u64(c, &p->sample_ns);
     u32(c, &p->cpu_permille, UINT32_MAX, "a share");
     u32(c, &p->queue_permille, UINT32_MAX, "a share");

@@ -162,6 +162,7 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
         copy->waits_for = -1;
     copy->what[sizeof copy->what - 1] = 0;
     atomic_store_explicit(&copy->moves, atomic_load_explicit(&n->moves, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&copy->waited_ns, atomic_load_explicit(&n->waited_ns, memory_order_relaxed), memory_order_relaxed);
     struct { const struct ledger_moved *from; struct ledger_moved *to; } moved[] = {{&n->sent, &copy->sent}, {&n->received, &copy->received}};
     for (size_t i = 0; i < ARRAY_LEN(moved); i++) {
         atomic_store_explicit(&moved[i].to->messages, atomic_load_explicit(&moved[i].from->messages, memory_order_relaxed), memory_order_relaxed);

@@ -134,9 +134,10 @@ struct ledger_notes {
     int32_t tid;                      /* the thread that waits; negative: ours does, and that one of the program did last */
     /* tiled operations: changes whenever one moves; relaxed, a sign of life */
     _Alignas(CACHE_LINE) _Atomic uint64_t moves;
+    _Atomic uint64_t waited_ns;       /* so long operations have waited so far, counted where they note it; relaxed, by the walk lock's holder */
     /* written by the walk lock's holder for itself */
     uint32_t seen_number;
-    uint64_t seen_ns, again_ns, seen_step;
+    uint64_t seen_ns, again_ns, seen_step, counted_ns; /* up to counted_ns it is in waited_ns */
     /* issued and not begun, in order; under the communicator's issue lock */
     _Alignas(CACHE_LINE) _Atomic uint32_t queue_seq;
     uint32_t queued;

@@ -211,6 +211,20 @@ char proc_state(int32_t pid, int32_t tid)
     return p && p[1] == ' ' ? p[2] : 0;
 }
 
+char proc_used(int32_t pid, uint64_t *cpu_ns)
+{
+    char text[1024], state = 0;
+    unsigned long long user, kernel;
+    *cpu_ns = 0;
+    if (!read_path(text, sizeof text, "/proc/%d/stat", (int)pid))
+        return 0;
+    const char *p = strrchr(text, ')'); /* the name may hold anything */
+    if (!p || sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &kernel) != 3)
+        return 0;
+    *cpu_ns = (user + kernel) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+    return state;
+}
+
 bool proc_handles(int32_t pid, int32_t tid, int sig)
 {
     char text[4096];

@@ -31,6 +31,7 @@ void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid);
 /* Fill everything of *p but python, stack and in_library. */
 void proc_look_end(const struct proc_look *look, struct verdict_process *p);
 char proc_state(int32_t pid, int32_t tid);                         /* R S D T t Z X I, 0 = not known */
+char proc_used(int32_t pid, uint64_t *cpu_ns);                     /* its state, and the processor time of all its threads so far (in ticks of 10 ms) */
 /* Where a thread is, and would a signal whose handler has SA_RESTART change what its program does? That is so in calls which the kernel
  * ends with EINTR whatever the flags (sleeps, poll, timed waits: signal(7)). Looked at twice: whoever has not slept in between
  * (same `switches`) is hardly about to enter such a call. */

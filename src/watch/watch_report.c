@@ -580,6 +580,7 @@ uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_r
         out->status = VERDICT_REPORTED;
         if (looked && rec->look.there)
             fill_process(w, p, &out->process);
+        out->process.state = (uint8_t)proc_used(p->eye.pid, &out->process.cpu_ns);
     } else {
         fill_end(p, out);
     }

@@ -231,6 +231,7 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     out->rank = n.rank;
     out->size = n.size;
     snprintf(out->name, sizeof out->name, "%s", n.name);
+    out->waited_ns = atomic_load_explicit(&n.waited_ns, memory_order_relaxed);
     out->sends = atomic_load_explicit(&n.sent.messages, memory_order_relaxed);
     out->sent_bytes = atomic_load_explicit(&n.sent.bytes, memory_order_relaxed);
     out->receives = atomic_load_explicit(&n.received.messages, memory_order_relaxed);

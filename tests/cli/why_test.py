@@ -363,6 +363,9 @@ class Top(unittest.TestCase):
             for r in rows:
                 self.assertTrue(5 <= rows[r]["ops"] <= 50, rows)  # 20 ms and more a call
             self.assertGreater(rows[1]["late"], 50)
+            for r in (0, 2):  # a share of the time, not of ten readings: all of a call but what moves the bytes
+                self.assertGreater(rows[r]["wait"], rows[1]["late"] - 10, rows)
+            self.assertLess(rows[1]["wait"], 25, rows)
             self.assertLess(rows[0]["late"], rows[1]["late"] / 2)
 
     def test_stopped(self):

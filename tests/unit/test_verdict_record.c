@@ -39,6 +39,8 @@ static void busy(struct scene *s)
     r->oom_kill = true;
     r->taken_real_ns = 123;
     r->refused = 9;
+    r->process.state = 'S';
+    r->process.cpu_ns = 12345678901ull;
     r->children_left = 4;
     r->children[3] = 99;
     snprintf(r->process.stack, sizeof r->process.stack, "read+0x1 (libc)\nstep+0x2c (program)");
@@ -68,6 +70,7 @@ static void same_comm(const struct verdict_comm *a, const struct verdict_comm *b
     assert_int_equal(a->npassed, b->npassed);
     if (a->npassed)
         assert_memory_equal(a->passed, b->passed, a->npassed * sizeof *a->passed);
+    assert_true(a->waited_ns == b->waited_ns);
     assert_true(a->sends == b->sends && a->receives == b->receives && a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes);
     assert_int_equal(a->failed, b->failed);
     assert_int_equal(a->failed_rank, b->failed_rank);
@@ -84,6 +87,7 @@ static void test_round_trip(void **state)
     struct verdict_rank b;
     size_t bytes, told;
     struct verdict_comm *counted = &s.f.ranks[3].comms[1];
+    counted->waited_ns = 1ull << 50;
     counted->sends = 3;
     counted->receives = 1ull << 40;
     counted->sent_bytes = 5;
@@ -95,6 +99,7 @@ static void test_round_trip(void **state)
     assert_true(b.rank == 3 && b.status == VERDICT_DEAD && b.ended == VERDICT_ENDED_SIGNAL && b.ended_code == 9 && b.oom_kill);
     assert_true(b.job == 77 && b.size == 8 && b.children_left == 4 && b.children[3] == 99 && b.taken_real_ns == 123 && b.refused == 9 && b.pid == 803);
     assert_string_equal(b.process.stack, a->process.stack);
+    assert_true(b.process.state == 'S' && b.process.cpu_ns == 12345678901ull);
     assert_int_equal(b.ncomms, 2);
     for (int i = 0; i < 2; i++)
         same_comm(&a->comms[i], &b.comms[i]);
