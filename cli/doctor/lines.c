@@ -273,7 +273,7 @@ void line_strip(char *text, struct context *c, struct line *l, struct model *m)
     l->text = s;
     if (l->rank == NOBODY && c->section_rank != NOBODY)
         l->rank = c->section_rank;
-    if (!*l->host && c->host[0])
+    if (c->host[0]) /* nearer than a prefix, which may be that of whoever printed the section */
         l->host = model_words(m, c->host);
     l->owner = l->host;
     if (!*l->owner && l->rank != NOBODY)

@@ -263,7 +263,7 @@ static bool commands(struct model *m, struct shell_state *st, const struct line 
 /* Cheap: can this line be for this reader? */
 static bool worth(const char *s)
 {
-    return strchr(s, '=') || strchr(s, ':') || strchr(s, '$') || has(s, "srun") || has(s, "run ") || has(s, "python") || begins(s, "for ") || begins(s, "done") || has(s, "setenv") || begins(s, "ENV ");
+    return *s == '#' || strchr(s, '=') || strchr(s, ':') || strchr(s, '$') || has(s, "srun") || has(s, "run ") || has(s, "python") || begins(s, "for ") || begins(s, "done") || has(s, "setenv") || begins(s, "ENV ");
 }
 
 static bool read_line(struct model *m, struct context *c, const struct line *l)

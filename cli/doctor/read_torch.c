@@ -121,6 +121,13 @@ static bool store(struct model *m, const struct torch_line *t)
         model_add(m, &f);
         return true;
     }
+    if (scan(t->msg, "Completed store-based barrier for key:%*with %d nodes", &world)) {
+        struct fact f = torch_fact(t, F_STORE_JOIN);
+        f.a = f.b = world;
+        f.extra = "completed";
+        model_add(m, &f);
+        return true;
+    }
     if (scan(t->msg, "%*%d/%d clients joined", &count, &world) && has(t->msg, "clients joined")) {
         struct fact f = torch_fact(t, F_STORE_JOIN);
         f.a = world;

@@ -210,7 +210,7 @@ static struct gdr gdr_of(const struct model *m, const char *host)
 {
     struct gdr g = {0};
     EACH_FACT(m, F_PATH, p) {
-        if (!same_text(p->host, host) || same_text(p->name, "local") || same_text(p->value, "Socket") || p->a == NOBODY)
+        if (!same_text(p->host, host) || same_text(p->name, "local") || same_text(p->value, "NET/Socket") || p->a == NOBODY)
             continue;
         if (p->b)
             g.with++, g.one_with = p;
@@ -287,7 +287,7 @@ void rule_gpudirect_off(struct judge *j)
     bool any_on = false;
     EACH_FACT(j->m, F_PATH, p) {
         any_on = any_on || p->b;
-        if (p->a != NOBODY && !p->b && !same_text(p->value, "Socket") && !same_text(p->name, "local"))
+        if (p->a != NOBODY && !p->b && !same_text(p->value, "NET/Socket") && !same_text(p->name, "local"))
             path = path ? path : p;
     }
     if (any_on || (!off && !(path && fact_seen(j->m, F_BENCH))) || !(path || off))
@@ -326,7 +326,7 @@ void rule_network_socket(struct judge *j)
     EACH_FACT(j->m, F_PORT_LAYER, p)
         nic = nic ? nic : p;
     EACH_FACT(j->m, F_PATH, p)
-        if (same_text(p->value, "Socket") && nic) {
+        if (same_text(p->value, "NET/Socket") && nic) {
             struct finding *f = find(j, LIKELY - 10, 0.75, "%s uses sockets between hosts though it has %s, an RDMA card", *socket->host ? socket->host : "A host", nic->name);
             explain(j, f, "%s", disabled && strtoll(disabled->value, NULL, 0) ? "NCCL_IB_DISABLE is set." : "No card matched NCCL_IB_HCA, or the verbs library is not in the container.");
             evidence(f, socket);

@@ -78,6 +78,12 @@ void rule_setting_invalid(struct judge *j)
         explain(j, f, "No version of the library prints %s, so looking for it proves nothing; look for 'Init COMPLETE'.", names_say(j->m, &phrases));
     for (int i = 0; i < fix_count; i++)
         remedy(j, f, "%s", fixes[i]);
+    EACH_FACT(j->m, F_AFTER_PROGRAM, a) {
+        remedy(j, f, "put %s=%s before the program: mpirun -x %s=%s ..., or export it", a->name, a->value, a->name, a->value);
+        evidence(f, a);
+    }
+    if (!f->remedy_count)
+        remedy(j, f, "correct or unset %s", names_say(j->m, &wrong));
 }
 
 /* ---- a prefix that matches more than was meant ---------------------------------------------------------------------------------------------- */

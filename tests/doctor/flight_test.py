@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""flight_test.py UNISONO DATA - flight-recorder dumps as pickles: both sets of injected faults are named fully, in any protocol, with files
+missing or empty; a pickle that would run code is refused and nothing of it is run."""
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+UNISONO, DATA = sys.argv.pop(1), sys.argv.pop(1)
+
+
+def doctor(*paths):
+    p = subprocess.run([UNISONO, "doctor", "--json", *paths], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    return p.returncode, json.loads(p.stdout)
+
+
+def truth(name):
+    with open(os.path.join(DATA, name, "fault_injection.log"), encoding="utf-8") as f:
+        return re.search(r"Fault ranks: \[(.*)\]", f.read()).group(1).split(", ")
+
+
+def dumps(name):
+    folder = os.path.join(DATA, name)
+    for leaf in sorted(os.listdir(folder)):
+        if leaf.startswith("_dump_"):
+            with open(os.path.join(folder, leaf), "rb") as f:
+                yield leaf, pickle.load(f)
+
+
+class Flight(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, leaf, data):
+        with open(os.path.join(self.folder, leaf), "wb") as f:
+            f.write(data)
+
+    def named(self, name, kind, *paths):
+        rc, answer = doctor(*paths)
+        first = answer["findings"][0]
+        self.assertEqual(rc, 1)
+        self.assertEqual(first["kind"], kind, first)
+        numbers = re.search(r"ranks? ([\d, and-]+)", first["headline"], re.I).group(1)
+        self.assertEqual(re.findall(r"\d+", numbers), truth(name), first["headline"])
+
+    def test_both_sets_are_named_fully(self):
+        self.named("gpu_error_1st", "device-stalled", os.path.join(DATA, "gpu_error_1st"))
+        self.named("lock_gil_1st", "rank-absent", os.path.join(DATA, "lock_gil_1st"))
+
+    def test_every_protocol_and_json(self):
+        for how in [0, 1, 2, 3, 4, 5, "json"]:
+            for leaf, value in dumps("gpu_error_1st"):
+                self.write(leaf, json.dumps(value).encode() if how == "json" else pickle.dumps(value, protocol=how) if how > 1 else pickle.dumps(value, protocol=2))
+            self.named("gpu_error_1st", "device-stalled", self.folder)
+
+    def test_names_do_not_matter(self):
+        for leaf, value in dumps("lock_gil_1st"):
+            rank = int(leaf.rsplit("_", 1)[1])
+            self.write("host-7_nccl_trace_rank_%d.2031" % rank if rank % 2 else "fr-%d.pickle" % rank, pickle.dumps(value, protocol=4))
+        self.named("lock_gil_1st", "rank-absent", self.folder)
+
+    def test_an_empty_or_missing_dump_is_evidence(self):
+        for leaf, value in dumps("lock_gil_1st"):
+            if leaf == "_dump_9":
+                continue
+            self.write(leaf, b"" if leaf == "_dump_14" else pickle.dumps(value, protocol=2))
+        rc, answer = doctor(self.folder)
+        dead = [f for f in answer["findings"] if f["kind"] == "rank-dead"]
+        self.assertTrue(dead and re.search(r"ranks 9 and 14", dead[0]["headline"], re.I), answer)
+        self.assertTrue(any("_dump_14" in n and "empty" in n for n in answer["notes"]), answer["notes"])
+
+    def test_code_is_never_run(self):
+        class Trap:
+            def __reduce__(self):
+                return os.mkdir, (trap,)
+        trap = os.path.join(self.folder, "sprung")
+        for protocol in range(2, 6):
+            self.write("rank_%d" % protocol, pickle.dumps({"version": "2.9", "entries": [], "x": Trap()}, protocol=protocol))
+        rc, answer = doctor(self.folder)
+        self.assertFalse(os.path.exists(trap))
+        self.assertTrue(any("would call Python code" in n for n in answer["notes"]), answer["notes"])
+
+    def test_cut_pickles_say_so(self):
+        leaf, value = next(dumps("gpu_error_1st"))
+        whole = pickle.dumps(value, protocol=2)
+        for bytes_kept in (3, 10, len(whole) // 2, len(whole) - 1):
+            self.write(leaf, whole[:bytes_kept])
+            rc, answer = doctor(os.path.join(self.folder, leaf))
+            self.assertTrue(answer["notes"], bytes_kept)
+
+
+if __name__ == "__main__":
+    unittest.main()
