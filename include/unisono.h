@@ -208,6 +208,9 @@ UNO_API uno_err uno_comm_destroy(uno_comm *comm);
 UNO_API uno_err uno_comm_abort(uno_comm *comm);
 /* Store in *async the first error that befell the communicator in the background, UNO_OK if none. Never blocks. */
 UNO_API uno_err uno_comm_async_error(uno_comm *comm, uno_err *async) UNO_MUST_CHECK;
+/* Change the deadline of this rank's operations, in seconds (> 0), for those that begin from now on; UNISONO_TIMEOUT in the environment wins.
+ * Never blocks. UNO_ERR_ARG, UNO_ERR_USAGE, UNO_ERR_CONFIG. */
+UNO_API uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s) UNO_MUST_CHECK;
 /* Return this rank's number, the number of ranks; -1 for NULL. */
 UNO_API int uno_comm_rank(const uno_comm *comm);
 UNO_API int uno_comm_size(const uno_comm *comm);
@@ -297,7 +300,8 @@ typedef struct uno_status {
 
 /* UNO_OK: done, *request released and set to NULL; UNO_ERR_IN_PROGRESS: not yet; else the error, released. status may be NULL. */
 UNO_API uno_err uno_test(uno_request **request, uno_status *status) UNO_MUST_CHECK;
-/* Wait for completion; releases *request and sets it to NULL, also on error. */
+/* Wait for completion; releases *request and sets it to NULL, also on error. UNO_ERR_IN_PROGRESS, with the request kept, only where a
+ * callback asked to give up (uno_set_interrupt_callback). */
 UNO_API uno_err uno_wait(uno_request **request, uno_status *status) UNO_MUST_CHECK;
 /* As uno_wait, but returns UNO_ERR_IN_PROGRESS after timeout_s seconds (< 0: never) and keeps the request. */
 UNO_API uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *status) UNO_MUST_CHECK;

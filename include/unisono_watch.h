@@ -40,6 +40,13 @@ UNO_API uno_err uno_comm_set_call_site(uno_comm *comm, const char *text) UNO_MUS
 typedef size_t (*uno_position_fn)(void *arg, char *buf, size_t bytes);
 UNO_API void uno_set_position_callback(uno_position_fn position, void *arg);
 
+/* Shall this thread stop waiting? Asked about every 100 ms on each thread of the program that waits in a call of the library; nonzero: a
+ * signal wants it back. A wait for a request then returns UNO_ERR_IN_PROGRESS and keeps the request; any other operation cannot be taken
+ * back, and its communicator fails with UNO_ERR_ABORTED on all ranks. uno_comm_destroy and what ends a communicator do not ask. It
+ * must not call the library, and nothing of the communicator moves in this thread until it returns. One a process; NULL = none. */
+typedef int (*uno_interrupt_fn)(void *arg);
+UNO_API void uno_set_interrupt_callback(uno_interrupt_fn interrupt, void *arg);
+
 /* Processes seen from outside, by who has joined no job with them: a launcher, which keeps what they show beyond their end, or a tool
  * that is asked about a process that does not answer. Nobody is stopped, and nobody's help is needed. One thread uses a keeper.
  * Memory of the processes stays mapped until uno_keeper_free. */

@@ -26,7 +26,7 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
     c->gone_suspect.rank = c->left_suspect.rank = c->mover_suspect.rank = -1;
     c->size = size;
     c->cfg = *cfg;
-    c->timeout_ns = cfg->timeout > 1e9 ? UINT64_MAX : (uint64_t)(cfg->timeout * 1e9);
+    comm_timeout_set(c, cfg->timeout);
     snprintf(c->name, sizeof c->name, "%s", name ? name : "");
     pthread_mutex_init(&c->issue, NULL);
     pthread_mutex_init(&c->fail_lock, NULL);

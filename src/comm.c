@@ -526,6 +526,18 @@ uno_err uno_comm_async_error(uno_comm *comm, uno_err *async)
     return UNO_OK;
 }
 
+uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s)
+{
+    struct config cfg;
+    if (!(timeout_s > 0))
+        return err_set(UNO_ERR_ARG, "uno_comm_set_timeout: %g s; legal is more than 0", timeout_s);
+    TRY(comm_enter_failed(comm));
+    uno_err err = config_load(&cfg, &(struct config_program){.timeout_s = timeout_s, .join_timeout_s = -1});
+    if (err == UNO_OK)
+        comm_timeout_set(comm, cfg.timeout);
+    return comm_leave(comm, err);
+}
+
 int uno_comm_rank(const uno_comm *comm)
 {
     return comm && comm->magic == COMM_MAGIC ? comm->rank : -1;

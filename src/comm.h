@@ -155,9 +155,9 @@ struct uno_comm {
     uint32_t epoch;               /* how often its ancestors were shrunk */
 
     struct walk_lock walk;
+    _Atomic uint64_t timeout_ns;  /* of what begins now; UINT64_MAX: none; relaxed */
     /* under walk */
     uint32_t number;              /* of the last started collective */
-    uint64_t timeout_ns;          /* UINT64_MAX: none */
     uint64_t chain;               /* chained signature */
     struct op *current;           /* running collective, or NULL */
     struct exec_op *run;          /* its state */
@@ -310,11 +310,28 @@ void stall_over(uno_comm *comm, bool well);          /* walk lock held, stall.sa
 void stall_verdict(uno_comm *comm, const char *text);/* any thread; NULL: things go on */
 bool stall_reason(uno_comm *comm, char *buf, size_t buf_bytes); /* walk lock held: the verdict on the wait that goes on now */
 
+/* ---- interrupt.c: a language binding's signals ------------------------------------------------------------------------------ */
+extern _Atomic int interrupts;           /* is there anybody to ask? relaxed */
+/* Does somebody want this thread back? Asked at most every 100 ms: *next_ns, 0 at first, is when. */
+bool interrupt_asked(uint64_t *next_ns);
+bool interrupt_taken(void);              /* this thread's last engine_wait ended so */
+void interrupt_take(bool taken);
+
 /* ---- small answers, inline ---------------------------------------------------------------------------------------------- */
 extern _Atomic uint32_t process_forks;               /* forks this process is the child of; written where there is one thread */
 static inline uint32_t fork_generation(void) { return atomic_load_explicit(&process_forks, memory_order_relaxed); }
 extern _Atomic int groups_open;          /* by any thread; relaxed: a thread sees its own */
 bool group_open_here(void);
+static inline uint64_t comm_deadline_ns(const uno_comm *c, uint64_t now)
+{
+    uint64_t timeout = atomic_load_explicit(&c->timeout_ns, memory_order_relaxed);
+    return timeout == UINT64_MAX ? UINT64_MAX : now + timeout;
+}
+static inline void comm_timeout_set(uno_comm *c, double s)
+{
+    atomic_store_explicit(&c->timeout_ns, s > 1e9 ? UINT64_MAX : (uint64_t)(s * 1e9), memory_order_relaxed);
+}
+static inline double comm_timeout_s(const uno_comm *c) { return (double)atomic_load_explicit(&c->timeout_ns, memory_order_relaxed) * 1e-9; }
 static inline bool group_open(void) { return atomic_load_explicit(&groups_open, memory_order_relaxed) != 0 && group_open_here(); }
 
 /* ---- the way in and out of a call that may run at once ------------------------------------------------------------------- */

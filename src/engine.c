@@ -84,7 +84,7 @@ static uno_err begin(uno_comm *c, struct op *op)
     uno_err err = exec_start(run);
     prefetch_to_write((struct ledger_event *)net_region_ledger(c->region) + (c->number + 1) % NET_LEDGER_EVENTS);
     c->event->start_ns = c->started_ns = ledger_clock(); /* only now: the first line is on its way */
-    run->deadline_ns = c->timeout_ns == UINT64_MAX ? UINT64_MAX : c->started_ns + c->timeout_ns;
+    run->deadline_ns = comm_deadline_ns(c, c->started_ns);
     if (found->small)
         c->small_operations++;
     else
@@ -193,7 +193,7 @@ static NOINLINE void start_p2p(uno_comm *c, struct op *op)
         p2p_issue(c->p2p, op->p2p);
     }
     if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
-        op->deadline_ns = clock_after(c->cfg.timeout);
+        op->deadline_ns = comm_deadline_ns(c, clock_ns());
         op->next_in_comm = c->p2p_running;
         c->p2p_running = op;
     } else {
@@ -348,9 +348,27 @@ void walk_wait(uno_comm *c)
 
 /* ---- waiting for one communicator --------------------------------------------------------------------------------- */
 
-/* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline comes first. */
-static NOINLINE uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+static bool call_done(void *arg)
 {
+    return op_done(arg);
+}
+
+/* A signal wants the waiting thread back. A call cannot be taken back: its communicator fails, and so ends the call. */
+static NOINLINE bool give_up(uno_comm *c, bool (*done)(void *arg), void *arg)
+{
+    interrupt_take(true);
+    if (done != call_done)
+        return true;
+    char text[160];
+    snprintf(text, sizeof text, "rank %d was interrupted by a signal in %s", c->rank, op_word(arg));
+    (void)comm_fail(c, UNO_ERR_ABORTED, c->rank, true, text);
+    return false;
+}
+
+/* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline, or a signal that is asked for, comes first. */
+static NOINLINE uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns, bool ask)
+{
+    uint64_t ask_ns = 0;
     struct exec_wait wait = {0};
     uno_err result = UNO_OK;
     bool kicked = false;
@@ -369,7 +387,12 @@ static NOINLINE uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *a
             if (requests_elsewhere(c)) /* a peer may need them before it comes here */
                 engine_kick();
         }
-        if (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns && !done(arg)) {
+        bool give = false;
+        if (__builtin_expect(wait.stage != 0 && ask, 0) && interrupt_asked(&ask_ns)) {
+            ask = false;
+            give = give_up(c, done, arg);
+        }
+        if ((give || (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns)) && !done(arg)) {
             result = UNO_ERR_IN_PROGRESS;
             break;
         }
@@ -381,10 +404,13 @@ static NOINLINE uno_err walk_until(uno_comm *c, bool (*done)(void *arg), void *a
 }
 
 /* Whoever has the walk lock moves everybody's operations, and may keep it long after ours have ended: do not wait for the lock
- * alone. false: done, or the deadline has passed. */
+ * alone. false: done, the deadline has passed, or a signal wants this thread. */
 static bool take_walk(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
+    uint64_t ask_ns = 0;
     for (unsigned tries = 0; !walk_try(c); tries++) {
+        if (tries > 100 && interrupt_asked(&ask_ns) && give_up(c, done, arg))
+            return false;
         if (done(arg) || (deadline_ns != UINT64_MAX && clock_ns() >= deadline_ns))
             return false;
         walk_pause(tries);
@@ -394,11 +420,12 @@ static bool take_walk(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t 
 
 uno_err engine_wait(uno_comm *c, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
+    interrupt_take(false);
     if (c->env.proc)
         net_enter(c->env.proc);
     uno_err err = UNO_ERR_IN_PROGRESS;
     if (take_walk(c, done, arg, deadline_ns)) {
-        err = walk_until(c, done, arg, deadline_ns);
+        err = walk_until(c, done, arg, deadline_ns, true);
         walk_leave(c);
     } else if (done(arg)) {
         err = UNO_OK;
@@ -413,16 +440,11 @@ uno_err engine_wait_alone(uno_comm *c, bool (*done)(void *arg), uint64_t deadlin
     if (c->env.proc)
         net_enter(c->env.proc);
     walk_wait(c);
-    uno_err err = walk_until(c, done, c, deadline_ns);
+    uno_err err = walk_until(c, done, c, deadline_ns, false);
     walk_leave(c);
     if (c->env.proc)
         net_leave(c->env.proc);
     return err;
-}
-
-static bool call_done(void *arg)
-{
-    return op_done(arg);
 }
 
 uno_err engine_queue(struct op *op)
@@ -514,7 +536,7 @@ static void run_at_once(struct op *op)
     if (c->current && !p2p_busy(c->p2p))
         walk_soon(c);
     if (!op_done(op))
-        (void)walk_until(c, call_done, op, UINT64_MAX);
+        (void)walk_until(c, call_done, op, UINT64_MAX, true);
     if (c->env.proc)
         net_leave(c->env.proc);
 }

@@ -415,10 +415,10 @@ static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns,
     char why[ERR_TEXT_BYTES - 160];
     if (stall_reason(c, why, sizeof why))
         snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", coll_name(c->current->req.coll), number, c->rank,
-                 c->cfg.timeout, why);
+                 comm_timeout_s(c), why);
     else
         snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
-                 c->rank, c->cfg.timeout, who);
+                 c->rank, comm_timeout_s(c), who);
     return comm_fail(c, UNO_ERR_TIMEOUT, rank, true, text);
 }
 
@@ -431,10 +431,10 @@ static uno_err look_p2p_deadlines(uno_comm *c, uint64_t now)
         comm_rank_name(c, op->p2p->peer, name, sizeof name);
         if (stall_reason(c, why, sizeof why))
             snprintf(text, sizeof text, "%s: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", op->p2p->send ? "send" : "recv", c->rank,
-                     c->cfg.timeout, why);
+                     comm_timeout_s(c), why);
         else
             snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
-                 c->cfg.timeout, op->p2p->send ? "a receive of" : "a message of", name);
+                 comm_timeout_s(c), op->p2p->send ? "a receive of" : "a message of", name);
         return comm_fail(c, UNO_ERR_TIMEOUT, op->p2p->peer, true, text);
     }
     return UNO_OK;

@@ -152,12 +152,21 @@ uno_err uno_test(uno_request **request, uno_status *status)
     return release(request, status);
 }
 
+static uno_err interrupted(uno_comm *c, struct p2p_request *p)
+{
+    atomic_store_explicit(&p->waited, 0, memory_order_relaxed);
+    comm_release(c);
+    return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished, and a signal interrupted the wait for it");
+}
+
 uno_err uno_wait_until(uno_request **request, double timeout_s, uno_status *status)
 {
     TRY(check_request("uno_wait", request));
     uno_comm *c = (*request)->comm;
     atomic_store_explicit(&(*request)->p2p.waited, 1, memory_order_relaxed);
     if (c && engine_wait(c, request_done, &(*request)->p2p, clock_after(timeout_s)) != UNO_OK) {
+        if (interrupt_taken())
+            return interrupted(c, &(*request)->p2p);
         atomic_store_explicit(&(*request)->p2p.waited, 0, memory_order_relaxed);
         comm_release(c);
         return err_set(UNO_ERR_IN_PROGRESS, "the request is not finished after %.3f s", timeout_s);
@@ -171,15 +180,17 @@ uno_err uno_wait(uno_request **request, uno_status *status)
     uno_comm *c = (*request)->comm;
     struct p2p_request *p = &(*request)->p2p;
     atomic_store_explicit(&p->waited, 1, memory_order_relaxed);
-    if (c && engine_wait(c, request_done, p, clock_after(c->cfg.timeout)) != UNO_OK) {
+    if (c && engine_wait(c, request_done, p, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
+        if (interrupt_taken())
+            return interrupted(c, p);
         char who[40] = "any rank", text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         if (p->peer >= 0)
             snprintf(who, sizeof who, "rank %d", p->peer);
         if (stall_reason(c, why, sizeof why))
-            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait (UNISONO_TIMEOUT): %s", c->rank, c->cfg.timeout, why);
+            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait (UNISONO_TIMEOUT): %s", c->rank, comm_timeout_s(c), why);
         else
             snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank,
-                     c->cfg.timeout, p->send ? "a receive of" : "a message of", who, p->tag);
+                     comm_timeout_s(c), p->send ? "a receive of" : "a message of", who, p->tag);
         (void)comm_fail(c, UNO_ERR_TIMEOUT, p->peer, true, text);
         (void)engine_wait(c, request_done, p, UINT64_MAX); /* a failed communicator ends its requests at the next look */
     }
