@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend.hpp - the class that PyTorch's process groups call. It maps tensors, types and reductions to calls of unisono.h, and
+ * decides in which thread they run; everything that moves data is in the C library.
+ */
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <unisono.h>
+
+#include "queue.hpp"
+#include "scratch.hpp"
+
+namespace unisono {
+
+using Tensors = std::vector<at::Tensor>;
+using Millis = std::chrono::milliseconds;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+constexpr const char *kName = "unisono";
+constexpr auto kSignalPeriod = Millis(100);
+
+inline double seconds(Millis t)
+{
+    return static_cast<double>(t.count()) / 1000.0;
+}
+
+using GroupOptions = c10d::Backend::Options;
+
+class P2pWork;
+
+// ValueError for tensors that are not dense ones of the CPU.
+void require_cpu(const char *call, const at::Tensor &tensor);
+
+class Backend : public c10d::Backend {
+ public:
+    // Joins the other ranks through the store: rank 0 leaves an id there. Blocks until all have joined; looks at signals.
+    Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options);
+    // Takes over a communicator that exists (shrink).
+    Backend(c10::intrusive_ptr<c10d::Store> store, uno_comm *comm, c10::intrusive_ptr<GroupOptions> options);
+    ~Backend() override;
+
+    const std::string getBackendName() const override { return kName; }
+    c10::intrusive_ptr<GroupOptions> getBackendOptions() override { return options_; }
+    bool supportsSplitting() const override { return true; }
+    bool supportsShrinking() const override { return true; }
+    void setTimeout(Millis limit) override;
+
+    WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
+    WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
+    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) override;
+    WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
+    WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts) override;
+    WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts) override;
+    WorkPtr allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts) override;
+    WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts) override;
+    WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts) override;
+    WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
+                          std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &opts) override;
+    WorkPtr alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts) override;
+    WorkPtr barrier(const c10d::BarrierOptions &opts) override;
+    WorkPtr send(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recv(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+
+    // Over the store, so that it works also when the communicator does not: says which ranks have not come.
+    void monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_ranks) override;
+
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
+    void setSequenceNumberForGroup() override {}
+    uint64_t getSequenceNumberForGroup() override { return sequence_; }
+    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                            const c10::intrusive_ptr<GroupOptions> &opts) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                            const c10::intrusive_ptr<GroupOptions> &opts, const int &rank,
+                                            const int &size) override;
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &ranks_to_exclude, int flags,
+                                             const c10::intrusive_ptr<GroupOptions> &opts) override;
+    c10d::ErrorType getError() override;
+    void abort() override;
+    void shutdown() override;
+
+ private:
+    // What is called, for the Work that torch gets and for its profiler.
+    struct Call {
+        c10d::OpType op;
+        const char *title;         // "unisono:all_reduce"
+        Millis timeout;
+        bool async;
+    };
+    // Runs body() now, in this thread, when it may and must; else on a thread of the queue, in order of issue.
+    template <class Body>
+    WorkPtr issue(const Call &call, const Tensors &inputs, Tensors outputs, Body body);
+    WorkPtr post(c10d::OpType op, Tensors &tensors, int peer, int tag);
+    uno_comm *comm();              // throws after shutdown
+    void check(uno_err err);       // throws the library's sentence
+    [[noreturn]] void fail(uno_err err, const std::string &text);
+    void set_deadline(Millis limit); // of operations that begin from now on
+    template <class Body>
+    void reduced(at::ScalarType type, const c10d::ReduceOp &op, const Body &body);
+    // The following run as bodies of issue().
+    void all_reduce_one(const at::Tensor &tensor, const c10d::ReduceOp &op);
+    void reduce_scatter_one(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op);
+    void reduce_scatter_list(const at::Tensor &output, const Tensors &inputs, const c10d::ReduceOp &op);
+    void all_gather_one(const at::Tensor &output, const at::Tensor &input);
+    void all_gather_list(const Tensors &outputs, const at::Tensor &input);
+    at::Tensor sparse_sum(const at::Tensor &input);
+    void reap();                   // forget sends and receives that have ended
+
+    c10::intrusive_ptr<c10d::Store> store_;
+    c10::intrusive_ptr<GroupOptions> options_;
+    std::atomic<uno_comm *> comm_{nullptr};
+    std::shared_ptr<Queue> queue_;
+    Scratch scratch_in_, scratch_out_; // of whoever runs an operation of this group
+    std::atomic<uint64_t> sequence_{0};
+    std::atomic<uint64_t> barriers_{0};
+    std::mutex p2p_mutex_;
+    std::vector<c10::intrusive_ptr<P2pWork>> p2p_; // their tensors are needed until they end, even if nobody waits
+    std::atomic<bool> coalescing_{false};
+    std::vector<WorkPtr> coalesced_;
+    const int pid_;                // a forked child owns nothing of this
+};
+
+} // namespace unisono

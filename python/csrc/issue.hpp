@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* issue.hpp - how a call gets the thread that runs it. */
+#pragma once
+
+#include "backend.hpp"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+
+namespace unisono {
+
+template <class Body>
+WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs, Body body)
+{
+    comm();
+    const char *title = title_if_profiled(call.title);
+    auto work = c10::make_intrusive<QueuedWork>(rank_, call.op, title, title ? std::optional<Tensors>(inputs) : std::nullopt,
+                                                std::move(outputs), ++sequence_);
+    bool own_deadline = call.timeout != c10d::kUnsetTimeout && call.timeout != options_->timeout;
+    auto whole = [this, own_deadline, timeout = call.timeout, body = std::move(body)] {
+        if (own_deadline)
+            set_deadline(timeout);
+        body();
+        if (own_deadline)
+            set_deadline(options_->timeout);
+        scratch_in_.done();
+        scratch_out_.done();
+    };
+    if (!call.async && queue_->claim()) {
+        std::exception_ptr error;
+        try {
+            at::AutoDispatchBelowADInplaceOrView below;
+            at::NoGradGuard no_grad;
+            whole();
+        } catch (...) {
+            error = std::current_exception();
+        }
+        queue_->release();
+        work->complete(std::move(error));
+    } else {
+        queue_->push(work, std::move(whole));
+    }
+    if (coalescing_.load(std::memory_order_relaxed)) {
+        std::lock_guard<std::mutex> lock(p2p_mutex_);
+        coalesced_.push_back(work);
+    }
+    return work;
+}
+
+} // namespace unisono

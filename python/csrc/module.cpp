@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module.cpp - what Python sees: unisono.torch._C. */
+#include "backend.hpp"
+#include "errors.hpp"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+
+namespace unisono {
+
+static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &given)
+{
+    auto options = c10::make_intrusive<GroupOptions>(kName, std::chrono::duration_cast<Millis>(given.timeout));
+    options->group_name = given.group_id;
+    options->global_ranks_in_group.assign(given.global_ranks_in_group.begin(), given.global_ranks_in_group.end());
+    return c10::make_intrusive<Backend>(given.store, given.group_rank, given.group_size, options);
+}
+
+} // namespace unisono
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
+{
+    m.doc() = "The backend class of unisono.torch";
+    m.attr("built_for") = UNISONO_BUILT_FOR;
+    m.def("library_version", &uno_version);
+    m.def("create", &unisono::create, py::arg("options"), py::call_guard<py::gil_scoped_release>());
+    m.def("set_error_classes", &unisono::set_error_classes);
+    py::module_::import("torch.distributed");
+    using Made = c10::intrusive_ptr<c10d::Backend>;
+    py::class_<unisono::Backend, c10d::Backend, c10::intrusive_ptr<unisono::Backend>>(m, "Backend")
+        .def("monitored_barrier",
+             [](unisono::Backend &self, std::chrono::milliseconds timeout, bool wait_all_ranks) {
+                 c10d::BarrierOptions options;
+                 options.timeout = timeout;
+                 self.monitoredBarrier(options, wait_all_ranks);
+             },
+             py::arg("timeout") = c10d::kUnsetTimeout, py::arg("wait_all_ranks") = false, py::call_guard<py::gil_scoped_release>())
+        .def("split",
+             [](unisono::Backend &self, const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks) -> Made {
+                 return self.split(store, ranks, nullptr);
+             },
+             py::arg("store"), py::arg("ranks"), py::call_guard<py::gil_scoped_release>())
+        .def("shrink",
+             [](unisono::Backend &self, const std::vector<int64_t> &exclude) -> Made { return self.shrink(exclude, 0, nullptr); },
+             py::arg("ranks_to_exclude"), py::call_guard<py::gil_scoped_release>());
+    unisono::watch_signals();
+}

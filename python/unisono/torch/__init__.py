@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PyTorch backend: after `import unisono.torch`, init_process_group("unisono") and "cpu:unisono,cuda:nccl" work."""
+import datetime
+
+import torch
+import torch.distributed as dist
+
+if not dist.is_available():
+    raise ImportError("unisono.torch: this torch was built without torch.distributed")
+
+try:
+    from . import _C
+except ImportError as error:
+    raise ImportError(f"unisono.torch: the extension cannot be loaded: {error}. If it was built for another torch than {torch.__version__}, "
+                      "build it again: pip install --no-build-isolation --force-reinstall ./python") from error
+
+
+def _series(version):
+    return version.split("+")[0].split(".")[:2]
+
+
+if _series(_C.built_for) != _series(torch.__version__):
+    raise ImportError(f"unisono.torch was built for torch {_C.built_for} and this is torch {torch.__version__}; build it again: "
+                      "pip install --no-build-isolation --force-reinstall ./python")
+
+from .errors import (AbortedError, ArgumentError, BY_CODE, ExcludedError, MismatchError, PeerDeadError,  # noqa: E402
+                     TimeoutError, UnisonoError)
+
+__all__ = ["AbortedError", "ArgumentError", "ExcludedError", "MismatchError", "PeerDeadError", "TimeoutError", "UnisonoError",
+           "monitored_barrier"]
+
+_C.set_error_classes(BY_CODE)
+
+
+def _create(options, _backend_options):
+    return _C.create(options)
+
+
+def _backend_of(group):
+    """The unisono backend behind a process group; ValueError if it has none."""
+    group = group or dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu"))
+    while isinstance(backend, dist.ProcessGroup) and hasattr(backend, "wrapped_pg"):
+        backend = backend.wrapped_pg  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    backend = getattr(backend, "wrapped_pg", backend)
+    if not isinstance(backend, _C.Backend):
+        raise ValueError(f"this group's backend for cpu is {dist.get_backend(group)}, not unisono")
+    return backend
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """A barrier that says which ranks did not come within `timeout` (a timedelta or seconds; None = the group's).
+
+    On every rank that came it raises TimeoutError with the missing ranks: the first one, or with wait_all_ranks all of them.
+    """
+    if timeout is not None and not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
+    given = {} if timeout is None else {"timeout": timeout}
+    _backend_of(group).monitored_barrier(wait_all_ranks=wait_all_ranks, **given)
+
+
+if "unisono" not in dist.Backend.backend_list:
+    dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu"])
