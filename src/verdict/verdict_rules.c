@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define SHORT_NS 200000000ull    /* of a sample */
+#define MOMENT_NS 500000000ull   /* a shorter one says nothing of what will be */
 #define TOGETHER_NS 200000000ull /* ends within this, in the same way, on one host, are one event */
 
 struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n)
@@ -268,6 +269,18 @@ static bool is_final(enum verdict_kind kind)
     return kind == VERDICT_KIND_DEAD || kind == VERDICT_KIND_LEFT || kind == VERDICT_KIND_NEVER_JOINED;
 }
 
+/* Is it known for a moment only, or not at all, what these ranks do? In the next one it may be something else. */
+static bool hardly_seen(const struct judge *j, enum verdict_kind kind, const int32_t *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct verdict_process *p = &j->f->ranks[list[i]].process;
+        if ((kind == VERDICT_KIND_SLOW_RANK && p->sample_ns < MOMENT_NS) ||
+            (kind == VERDICT_KIND_RANK_ABSENT && p->run == VERDICT_RUN_UNKNOWN))
+            return true;
+    }
+    return false;
+}
+
 /* Its calls stand at other places of the program than the others', by one. */
 static uint32_t site_shift_of(const struct group *g, int rank, int *shift)
 {
@@ -341,6 +354,8 @@ static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind k
     x->shift = shift;
     x->since_ns = g->since_ns;
     x->sure = from || kind == VERDICT_KIND_SILENT || kind == VERDICT_KIND_RANK_ABSENT ? VERDICT_LIKELY : VERDICT_SURE;
+    if (!from && hardly_seen(j, kind, list, n))
+        x->sure = VERDICT_GUESS;
 }
 
 static void find_absent_ranks(struct judge *j)

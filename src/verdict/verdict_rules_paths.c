@@ -185,6 +185,15 @@ static bool all_counted(const struct group *g)
     return true;
 }
 
+/* Nothing moves where nobody gets a processor. */
+static bool some_starve(const struct judge *j, const struct group *g)
+{
+    for (uint32_t i = 0; i < g->nseats; i++)
+        if (starved(&j->f->ranks[g->seats[i].rank].process))
+            return true;
+    return false;
+}
+
 void find_inside(struct judge *j)
 {
     uint64_t usual = usual_rate(j);
@@ -192,7 +201,9 @@ void find_inside(struct judge *j)
         struct group *g = &j->groups[i];
         if (!all_inside(j, g) || slow_ranks_inside(j, g) || slow_link_of(j, g, usual))
             continue;
-        bool still = old_enough(j, g->moved_ns) && all_counted(g);
-        inside_fault(j, g, still ? VERDICT_KIND_FAULT_OF_OURS : VERDICT_KIND_SLOW, NULL, 0);
+        bool still = old_enough(j, g->moved_ns) && all_counted(g) && !some_starve(j, g);
+        struct fault *x = inside_fault(j, g, still ? VERDICT_KIND_FAULT_OF_OURS : VERDICT_KIND_SLOW, NULL, 0);
+        if (x && still)
+            x->sure = VERDICT_GUESS; /* it is what remains when nothing else explains it */
     }
 }

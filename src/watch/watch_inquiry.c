@@ -155,6 +155,17 @@ static bool is_news(const struct inquiry *q, const struct verdict *v)
     return v->kind != VERDICT_KIND_NONE && !said;
 }
 
+/* A guess has to be made again after as long as a stall is: a machine that was suspended, or had no processor for its processes, looks for
+ * a moment like one where nothing moves. */
+static bool may_be_said(struct inquiry *q, const struct verdict *v, uint64_t stall_ns, uint64_t now)
+{
+    bool guess = v->fault && v->sure == VERDICT_GUESS;
+    if (!guess || q->guess_identity != v->identity)
+        q->guess_since_ns = now;
+    q->guess_identity = guess ? v->identity : 0;
+    return !guess || now - q->guess_since_ns >= stall_ns;
+}
+
 static void judge(struct watch *w, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
@@ -167,8 +178,8 @@ static void judge(struct watch *w, uint64_t now)
     f->stall_ns = w->stall_ns;
     uno_err err = verdict_judge(f, &v);
     gather_end(&q->gather);
-    bool news = err == UNO_OK && is_news(q, &v);
-    q->step_ns = news ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
+    bool sure = err == UNO_OK && may_be_said(q, &v, w->stall_ns, now), news = sure && is_news(q, &v);
+    q->step_ns = news || !sure ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
     q->next_ns = now + (err == UNO_OK && v.kind == VERDICT_KIND_NONE ? AGAIN_NS : q->step_ns);
     if (err != UNO_OK)
         LOG(LOG_INFO, LOG_WATCH, "the facts could not be judged: %s", err_text());

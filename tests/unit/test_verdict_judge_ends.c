@@ -312,18 +312,25 @@ static void test_slow_link(void **state)
 static void test_ours(void **state)
 {
     (void)state;
-    open_stage(&stages[1]);
-    all_but(-1);
-    for (int r = 0; r < 8; r++) {
-        struct verdict_event *e = &scene_of(&s, r, WORLD)->events[16];
-        e->moved_ns = scene_own(&s, r, SCENE_NOW - 6);
-        e->waits_for = (r + 1) % 8;
-        e->step = 4;
-        e->tile = 2;
+    for (int starved = 0; starved < 2; starved++) { /* nobody moves who gets no processor */
+        open_stage(&stages[1]);
+        all_but(-1);
+        for (int r = 0; r < 8; r++) {
+            struct verdict_event *e = &scene_of(&s, r, WORLD)->events[16];
+            e->moved_ns = scene_own(&s, r, SCENE_NOW - 6);
+            e->waits_for = (r + 1) % 8;
+            e->step = 4;
+            e->tile = 2;
+            s.f.ranks[r].process.sample_ns = SEC(1);
+            s.f.ranks[r].process.queue_permille = starved ? 700 : 20;
+        }
+        scene_sign(&s, WORLD);
+        if (starved)
+            must_say(VERDICT_KIND_SLOW, -1, "all 8 ranks", NULL);
+        else
+            must_say(VERDICT_KIND_FAULT_OF_OURS, -1, "all 8 ranks have made the same call", "waits for rank 1 (pid 801 on n0) in step 4, tile 2",
+                     "fault of the library", NULL);
     }
-    scene_sign(&s, WORLD);
-    must_say(VERDICT_KIND_FAULT_OF_OURS, -1, "all 8 ranks have made the same call", "waits for rank 1 (pid 801 on n0) in step 4, tile 2",
-             "fault of the library", NULL);
 }
 
 /* A communicator failed for a reason that no rule can see. */
