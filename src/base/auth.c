@@ -89,6 +89,7 @@ void auth_start(struct auth_session *s, const struct auth_key *key, bool initiat
     s->have = 0;
     s->deadline_ns = clock_after(LIMIT_S);
     s->wants_write = initiator;
+    s->left = false;
 }
 
 /* Move the rest of a message of `bytes`: UNO_OK = complete, IN_PROGRESS = poll. */
@@ -109,6 +110,7 @@ static uno_err move(struct auth_session *s, int fd, size_t bytes, bool out)
                 return refuse(fd, "did not finish the handshake in time; the connection was refused");
             return err_set(UNO_ERR_IN_PROGRESS, "handshake not finished");
         } else {
+            s->left = s->state == A_READ_HELLO && s->have == 0;
             return refuse(fd, "ended the connection during the handshake; it may have another secret, another version or "
                               "another value of UNISONO_AUTH");
         }

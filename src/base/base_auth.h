@@ -50,6 +50,8 @@ struct auth_session {
     uint8_t buf[256];
     uint64_t deadline_ns;             /* 2 s by default */
     bool wants_write;                 /* which direction to poll */
+    bool left;                        /* acceptor, after a failure: the other side hung up before it said anything, which is no refusal: so does
+                                       * who only asks whether the port can be reached */
 };
 void auth_start(struct auth_session *s, const struct auth_key *key, bool initiator);
 uno_err auth_step(struct auth_session *s, int fd);

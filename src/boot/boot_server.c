@@ -180,6 +180,10 @@ static void conn_shake(struct server *s, struct conn *c)
         conn_poll(s, c, c->auth.wants_write);
         return;
     }
+    if (err != UNO_OK && c->auth.left) {
+        conn_kill(s, c);
+        return;
+    }
     if (err != UNO_OK) {
         conn_refuse(s, c, err_text());
         return;

@@ -372,7 +372,7 @@ static void half_failed(struct net_proc *p, struct tcp_half *h, enum tcp_why why
 {
     if (h->link) {
         lane_failed(h->link, h->lane, why, text);
-    } else {
+    } else if (!h->auth.left) {
         stranger(p, text);
     }
     half_end(p, h, false);

@@ -61,6 +61,7 @@ why 4
 [ $status = 1 ] || fail "a fault gives exit status $status"
 cat "$dir/why"
 grep -q '^job [0-9a-f]*: why_rank, 6 of 6 ranks heard on 3 hosts$' "$dir/why" || fail "it is not said how many were heard"
+! grep 'Refused connections' "$dir/why" || fail "nobody here is a stranger: launcher and ranks alone know these ports"
 why 4 --export-flight-recorder "$dir/flight"
 [ "$(ls "$dir/flight" | wc -l)" = 6 ] || fail "not each rank has a trace of its own"
 # Who speaks for host 3 is stopped: rank 5 takes over, and answers.
