@@ -121,17 +121,19 @@ struct extents call_extents(const uno_comm *c, const struct request *req)
                             .in_place = in_place_offset(req->coll, (size_t)c->rank * block)};
 }
 
+static inline bool buffers_fit(const struct cached *of, const void *send, const void *recv)
+{
+    const struct extents *x = &of->extents;
+    uintptr_t s = (uintptr_t)send, r = (uintptr_t)recv;
+    return !((s | r) & of->misaligned) && (s || !x->send_bytes) && (r || !x->recv_bytes) &&
+           (r - s == (uintptr_t)x->in_place || s + x->send_bytes <= r || r + x->recv_bytes <= s);
+}
+
 /* Walk lock held: is this the last request once more, with buffers that are right? Then all that is known of it stays true. */
 static inline bool repeats(struct op *op)
 {
     const struct cached *last = op->comm->last;
-    if (!last || last->req.coll != op->req.coll || last->req.type != op->req.type || last->req.op != op->req.op ||
-        last->req.root != op->req.root || last->req.count != op->req.count)
-        return false;
-    const struct extents *x = &last->extents;
-    uintptr_t s = (uintptr_t)op->send, r = (uintptr_t)op->recv;
-    if (((s | r) & last->misaligned) || (!s && x->send_bytes) || (!r && x->recv_bytes) ||
-        (r - s != (uintptr_t)x->in_place && s + x->send_bytes > r && r + x->recv_bytes > s))
+    if (!last || !same_request(&last->req, &op->req) || !buffers_fit(last, op->send, op->recv))
         return false;
     op->cached = last;
     return true;
@@ -157,21 +159,48 @@ static NOINLINE uno_err check_collective(const char *call, struct op *op)
     return check_overlap(call, op->send, x.send_bytes, op->recv, x.recv_bytes, in_place);
 }
 
-static inline uno_err collective(const char *call, struct op *op)
+/* Walk lock held. The last call was a small one: is this the same with other buffers, and are they right? */
+static inline bool comes_again(const struct op *again, uno_coll coll, uno_type type, int op, int root, size_t count, const void *send,
+                               const void *recv)
 {
-    TRY(call_enter(op));
-    uno_err err = UNO_OK;
-    if (!op->walks || !repeats(op))
-        err = check_collective(call, op);
-    if (err == UNO_OK)
-        err = engine_issue(op);
-    return call_leave(op, err);
+    const struct request *r = &again->req;
+    return again->cached && r->coll == coll && r->type == type && r->op == op && r->root == root && r->count == count &&
+           buffers_fit(again->cached, send, recv);
 }
 
-#define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT)                                               \
-    struct op op;                                                                                                \
-    op_init(&op, comm, (struct request){COLL, TYPE, (int)(OP), ROOT, COUNT, NULL, NULL}, SEND, RECV, stream, CALL_SITE); \
-    return collective(CALL, &op)
+/* Any other call. Its arguments one by one: a structure would be filled in each call of the function that hands them over. */
+static NOINLINE uno_err collective_first(const char *call, uno_comm *comm, uno_coll coll, uno_type type, int op_, int root, size_t count,
+                                         const void *send, void *recv, uno_stream *stream, const void *call_site, bool alone)
+{
+    struct op op;
+    op_init(&op, comm, (struct request){coll, type, op_, root, count, NULL, NULL}, send, recv, stream, call_site);
+    op.walks = alone;
+    if (!alone)
+        TRY(comm_enter(comm));
+    uno_err err = UNO_OK;
+    if (!alone || !repeats(&op))
+        err = check_collective(call, &op);
+    if (err == UNO_OK)
+        err = engine_issue(&op);
+    return call_leave(&op, err);
+}
+
+static inline __attribute__((always_inline)) uno_err collective(const char *call, uno_comm *comm, uno_coll coll, uno_type type, int op,
+                                                                int root, size_t count, const void *send, void *recv,
+                                                                uno_stream *stream, const void *call_site)
+{
+    bool alone = call_alone(comm, stream);
+    if (__builtin_expect(!alone || !comes_again(&comm->again, coll, type, op, root, count, send, recv), 0))
+        return collective_first(call, comm, coll, type, op, root, count, send, recv, stream, call_site, alone);
+    uno_err err = engine_again(comm, send, recv, call_site);
+    if (__builtin_expect(err != UNO_OK, 0))
+        comm_keep_error(comm);
+    walk_leave(comm);
+    return err;
+}
+
+#define COLLECTIVE(COLL, CALL, SEND, RECV, COUNT, TYPE, OP, ROOT) \
+    return collective(CALL, comm, COLL, TYPE, (int)(OP), ROOT, COUNT, SEND, RECV, stream, CALL_SITE)
 
 uno_err uno_all_reduce(const void *send, void *recv, size_t count, uno_type type, uno_op op_, uno_comm *comm, uno_stream *stream)
 {

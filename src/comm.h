@@ -64,6 +64,12 @@ struct cached {
     uint64_t hash;                /* of what all ranks must agree on */
 };
 
+/* counts aside: requests with any are not kept */
+static inline bool same_request(const struct request *a, const struct request *b)
+{
+    return a->coll == b->coll && a->type == b->type && a->op == b->op && a->root == b->root && a->count == b->count;
+}
+
 enum op_state { OP_NOTED = 0, OP_QUEUED, OP_RUNNING, OP_DONE };
 
 /* One issued call. On the caller's stack for synchronous calls, else on the heap and freed by whoever sees it done. */
@@ -147,6 +153,7 @@ struct uno_comm {
     struct planner *planner;
     struct plancache *cache;
     const struct cached *last;    /* found last by plancache_get; under walk */
+    struct op again;              /* the call that made `last`, if it is small and on one host; else its `cached` is NULL; under walk */
     bool lent;                    /* request.lent of the next all_reduce of two ranks; under walk */
     uint64_t processors;          /* of the least host, for the planner */
     struct exec_env env;
@@ -223,6 +230,8 @@ void walk_wait(uno_comm *comm);          /* until walk_try succeeds */
 /* Run a call that has entered (call_enter): to its end here, or note a copy in the open group, or queue a copy on its stream.
  * `call` is filled by comm.c, on its stack. */
 uno_err engine_issue(struct op *call);
+/* Walk lock held, nothing was issued before: the call in comm->again once more, to its end, with these buffers. */
+uno_err engine_again(uno_comm *comm, const void *send, void *recv, const void *call_site);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
 /* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
@@ -345,16 +354,20 @@ static inline bool walk_clear(uno_comm *c)
 }
 /* A call that is the only one takes the walk lock and keeps it until call_leave. That counts it in: who destroys takes the lock
  * after setting finalized. Any other call is counted by comm_enter. */
+static inline bool call_alone(uno_comm *c, const struct uno_stream *stream)
+{
+    if (__builtin_expect(!c || c->magic != COMM_MAGIC || c->fork_generation != fork_generation() || stream || group_open() ||
+                         !walk_try(c), 0))
+        return false;
+    if (__builtin_expect(walk_clear(c), 1))
+        return true;
+    walk_leave(c);
+    return false;
+}
 static inline uno_err call_enter(struct op *call)
 {
-    uno_comm *c = call->comm;
-    if (__builtin_expect(c && c->magic == COMM_MAGIC && c->fork_generation == fork_generation() && !call->stream && !group_open() &&
-                         walk_try(c), 1)) {
-        if (__builtin_expect((call->walks = walk_clear(c)), 1))
-            return UNO_OK;
-        walk_leave(c);
-    }
-    return comm_enter(c);
+    call->walks = call_alone(call->comm, call->stream);
+    return __builtin_expect(call->walks, 1) ? UNO_OK : comm_enter(call->comm);
 }
 static inline uno_err call_leave(struct op *call, uno_err err)
 {

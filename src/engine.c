@@ -63,13 +63,8 @@ static NOINLINE uno_err grow_run(uno_comm *c, size_t bytes)
     return UNO_OK;
 }
 
-static uno_err begin(uno_comm *c, struct op *op)
+static inline __attribute__((always_inline)) uno_err begin_found(uno_comm *c, const struct op *op, const struct cached *found, bool small)
 {
-    const struct cached *found;
-    TRY(comm_cause(c));
-    TRY(find_program(c, op, &found));
-    if (found->run_bytes > c->run_bytes)
-        TRY(grow_run(c, found->run_bytes));
     if (++c->number == 0) /* 0 marks an event that is being written */
         c->number = 1;
     c->chain = hash_mix(c->chain, found->hash + c->number);
@@ -81,15 +76,29 @@ static uno_err begin(uno_comm *c, struct op *op)
     exec_op_name(run, c->number, (uint32_t)(c->chain >> 32));
     run->scalar = op->req.op >= UNO_OP_DYNAMIC ? op->scalar_copy : NULL;
     c->event = ledger_begin(net_region_ledger(c->region), c->number, run->signature, &found->fields, op->call_site, c->started_ns);
-    uno_err err = exec_start(run);
+    uno_err err = UNO_OK;
+    if (small)
+        exec_start_small(run);
+    else
+        err = exec_start(run);
     prefetch_to_write((struct ledger_event *)net_region_ledger(c->region) + (c->number + 1) % NET_LEDGER_EVENTS);
     c->event->start_ns = c->started_ns = ledger_clock(); /* only now: the first line is on its way */
     run->deadline_ns = comm_deadline_ns(c, c->started_ns);
-    if (found->small)
+    if (small)
         c->small_operations++;
     else
         c->tiled_operations++;
     return err;
+}
+
+static uno_err begin(uno_comm *c, struct op *op)
+{
+    const struct cached *found;
+    TRY(comm_cause(c));
+    TRY(find_program(c, op, &found));
+    if (found->run_bytes > c->run_bytes)
+        TRY(grow_run(c, found->run_bytes));
+    return begin_found(c, op, found, found->small);
 }
 
 static void end_current(uno_comm *c, uno_err err)
@@ -99,7 +108,7 @@ static void end_current(uno_comm *c, uno_err err)
     if (c->size == 2 && err == UNO_OK && op->req.coll == UNO_ALL_REDUCE && c->event->target == CHOICE_TILED &&
         exec_left_lying(c->run) != c->lent) {
         c->lent = !c->lent; /* both ranks know it now, and choose by it from the next one on */
-        c->last = NULL;
+        c->last = c->again.cached = NULL;
     }
     if (__builtin_expect(c->look_number == c->number, 0))
         note_waited(c);
@@ -508,22 +517,16 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
 #define SOON_POLLS 64
 #define SOON_CROWDED 2
 
-static void walk_soon(uno_comm *c)
+static inline void walk_soon(uno_comm *c)
 {
-    bool moved = false;
-    for (int i = c->env.crowded ? SOON_POLLS - SOON_CROWDED : 0; i < SOON_POLLS; i++) {
-        uno_err err = exec_poll(c->run, &moved);
-        if (err == UNO_ERR_IN_PROGRESS) {
-            exec_relax();
-            continue;
-        }
-        exec_wait_count(&c->env, EXEC_SPUN);
-        if (err == UNO_OK)
-            end_current(c, UNO_OK);
-        else
-            fail_current(c, err);
+    uno_err err = exec_poll_soon(c->run, c->env.crowded ? SOON_CROWDED : SOON_POLLS);
+    if (err == UNO_ERR_IN_PROGRESS)
         return;
-    }
+    exec_wait_count(&c->env, EXEC_SPUN);
+    if (__builtin_expect(err == UNO_OK, 1))
+        end_current(c, UNO_OK);
+    else
+        fail_current(c, err);
 }
 
 /* Walk lock held, nothing was issued before: the call need not be queued. */
@@ -539,18 +542,43 @@ static void run_at_once(struct op *op)
         (void)walk_until(c, call_done, op, UINT64_MAX, true);
     if (c->env.proc)
         net_leave(c->env.proc);
+    /* While this one waited, another thread's call may have run. */
+    if (!c->again.cached && c->last && c->last->small && !c->env.proc && !op->p2p && same_request(&c->last->req, &op->req)) {
+        op_init(&c->again, c, op->req, NULL, NULL, NULL, NULL);
+        c->again.cached = c->last;
+        c->again.walks = true;
+    }
 }
 
 static NOINLINE uno_err failed_result(struct op *op)
 {
     err_set(op->err, "%s", op->text ? op->text : "no memory for the sentence of this error");
     free(op->text);
+    op->text = NULL;
     return op->err;
 }
 
 static inline uno_err result_of(struct op *op)
 {
     return __builtin_expect(op->err == UNO_OK, 1) ? UNO_OK : failed_result(op);
+}
+
+uno_err engine_again(uno_comm *c, const void *send, void *recv, const void *call_site)
+{
+    struct op *op = &c->again;
+    op->send = send;
+    op->recv = recv;
+    op->call_site = call_site;
+    op->order = op->issued_ns = 0;
+    atomic_store_explicit(&op->state, OP_RUNNING, memory_order_relaxed);
+    c->current = op;
+    c->event = NULL;
+    (void)begin_found(c, op, op->cached, true);
+    if (!p2p_busy(c->p2p))
+        walk_soon(c);
+    if (__builtin_expect(!op_done(op), 0))
+        (void)walk_until(c, call_done, op, UINT64_MAX, true);
+    return result_of(op);
 }
 
 uno_err engine_not_issued(uno_comm *c, const char *what, uno_err err)

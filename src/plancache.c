@@ -127,6 +127,7 @@ uno_err plancache_get(uno_comm *comm, const struct request *req, const struct re
         else if (set[i].used < oldest->used)
             oldest = &set[i];
     }
+    comm->again.cached = NULL;
     if (!e) {
         comm->last = NULL;
         TRY(compile(comm, &key, req, recv_req, oldest));

@@ -109,9 +109,12 @@ static inline void exec_op_name(struct exec_op *op, uint32_t number, uint32_t si
 size_t exec_op_bytes(const struct exec_program *program);
 /* Begin; the ledger event is already written. Shapes the ends. in/out as the caller gave them. */
 uno_err exec_start(struct exec_op *op);
+void exec_start_small(struct exec_op *op); /* ... a program of the small target */
 /* Do what can be done now. UNO_OK: finished on this rank, loans released. UNO_ERR_IN_PROGRESS: blocked, *moved tells whether
  * anything happened. Else it failed: loans are withdrawn, sentence set. */
 uno_err exec_poll(struct exec_op *op, bool *moved);
+/* The same, again and again while it is blocked, at most `polls` times. */
+uno_err exec_poll_soon(struct exec_op *op, int polls);
 /* The rank that a blocked operation waits for first, or -1; what: "data from", "room at". */
 int exec_blame(const struct exec_op *op, const char **what);
 /* How far an operation is: firings and the bytes they moved here, done and of the whole. For reports; takes a while. */

@@ -322,45 +322,79 @@ static bool write_own(struct exec_op *op, const struct small_record *r)
     return true;
 }
 
-void small_start(struct exec_op *op)
+void exec_start_small(struct exec_op *op)
 {
     const struct small_record *r = op->program->small;
     op->lane[0] = (struct exec_lane_state){!r->writes || write_own(op, r) ? AT_READ : AT_WRITE, 0};
 }
 
-static void finish(struct exec_op *op, const struct small_record *r)
+static inline __attribute__((always_inline)) void finish(struct exec_op *op, const struct small_record *r)
 {
     if (r->everyone)
         op->env->ring_limit = op->number + NET_RING_ENTRIES - 1; /* their flags say that they have started it */
-    switch (r->then) {
-    case SMALL_NOTHING: break;
-    case SMALL_REDUCE: reduce_lines(op, r); break;
-    case SMALL_REDUCE_GATHERED: reduce_gathered(op, r); break;
-    case SMALL_COLLECT: collect(op, r); break;
-    }
+    if (__builtin_expect(r->then == SMALL_REDUCE, 1))
+        reduce_lines(op, r);
+    else if (r->then == SMALL_REDUCE_GATHERED)
+        reduce_gathered(op, r);
+    else if (r->then == SMALL_COLLECT)
+        collect(op, r);
 }
 
-uno_err small_poll(struct exec_op *op, bool *moved)
+static NOINLINE uno_err mismatch(const struct exec_op *op, const struct small_source *s)
 {
-    const struct small_record *r = op->program->small;
+    return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", s->rank, op->number, op->env->rank);
+}
+
+static NOINLINE bool write_late(struct exec_op *op, const struct small_record *r, bool *moved)
+{
+    if (!write_own(op, r))
+        return false;
+    op->lane[0].tile = AT_READ;
+    *moved = true;
+    return true;
+}
+
+/* UNO_OK: all lines are here. */
+static inline __attribute__((always_inline)) uno_err arrive(struct exec_op *op, const struct small_record *r, bool *moved)
+{
     struct exec_lane_state *state = &op->lane[0];
-    if (state->tile == AT_WRITE) {
-        if (!write_own(op, r))
-            return UNO_ERR_IN_PROGRESS;
-        state->tile = AT_READ;
-        *moved = true;
-    }
+    if (__builtin_expect(state->tile == AT_WRITE, 0) && !write_late(op, r, moved))
+        return UNO_ERR_IN_PROGRESS;
     for (; state->at < (uint32_t)r->nsources; state->at++) {
         const struct small_source *s = &r->source[state->at];
         enum net_arrival a = lines_arrived(op, r, s->ring);
         if (a == NET_NOT_YET)
             return UNO_ERR_IN_PROGRESS;
         if (a == NET_MISMATCH)
-            return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", s->rank, op->number, op->env->rank);
+            return mismatch(op, s);
         *moved = true;
     }
-    finish(op, r);
     return UNO_OK;
+}
+
+uno_err small_poll(struct exec_op *op, bool *moved)
+{
+    const struct small_record *r = op->program->small;
+    uno_err err = arrive(op, r, moved);
+    if (err == UNO_OK)
+        finish(op, r);
+    return err;
+}
+
+/* The others' lines need as long to come here as ours to get there. To look at one sooner takes it from who is about to write it, and
+ * both wait for longer. */
+uno_err small_poll_soon(struct exec_op *op, int polls)
+{
+    const struct small_record *r = op->program->small;
+    bool moved = false;
+    uno_err err = UNO_ERR_IN_PROGRESS;
+    for (; err == UNO_ERR_IN_PROGRESS && polls > 0; polls--) {
+        exec_relax();
+        err = arrive(op, r, &moved);
+    }
+    if (err == UNO_OK)
+        finish(op, r);
+    return err;
 }
 
 /* The own entry, then one of every source. */

@@ -303,7 +303,7 @@ uno_err exec_start(struct exec_op *op)
 {
     if (!op->program->small)
         return tiled_start(op);
-    small_start(op);
+    exec_start_small(op);
     return UNO_OK;
 }
 
@@ -341,6 +341,17 @@ static NOINLINE uno_err tiled_poll(struct exec_op *op, bool *moved)
 uno_err exec_poll(struct exec_op *op, bool *moved)
 {
     return op->program->small ? small_poll(op, moved) : tiled_poll(op, moved);
+}
+
+uno_err exec_poll_soon(struct exec_op *op, int polls)
+{
+    bool moved = false;
+    if (op->program->small)
+        return small_poll_soon(op, polls);
+    uno_err err = tiled_poll(op, &moved);
+    for (; err == UNO_ERR_IN_PROGRESS && --polls > 0; err = tiled_poll(op, &moved))
+        exec_relax();
+    return err;
 }
 
 bool exec_left_lying(const struct exec_op *op)
