@@ -25,6 +25,7 @@ enum {
     STRING_SLOTS = 1 << 16,
     FACT_SLOTS = 1 << 16,
     FACTS_A_KIND = 60000,      /* ranks x groups x what is said of each, for the largest jobs; the rest is counted */
+    OWN_TEXT = 240,
     ARENA_LIMIT = 96 << 20,    /* with the reader's buffers far below the 200 MB that are promised */
 };
 
@@ -98,6 +99,8 @@ const char *model_string(struct model *m, const char *s, size_t bytes)
     for (struct string *k = *slot; k; k = k->next)
         if (k->hash == hash && k->bytes == bytes && memcmp(k->text, s, bytes) == 0)
             return k->text;
+    if (m->arena_bytes > ARENA_LIMIT) /* what comes now is counted, and no more kept */
+        return "";
     struct string *k = model_alloc(m, sizeof *k + bytes + 1);
     k->hash = hash;
     k->bytes = bytes;
@@ -133,7 +136,7 @@ const char *model_say(struct model *m, const char *fmt, ...)
 struct fact fact_of(enum fact_kind kind)
 {
     return (struct fact){.kind = kind, .rank = NOBODY, .peer = NOBODY, .dev = NOBODY, .pid = NOBODY, .host = "", .name = "",
-                         .value = "", .extra = "", .more = "", .file = "", .text = ""};
+                         .value = "", .extra = "", .more = "", .file = "", .text = "", .last_word = ""};
 }
 
 static uint64_t fact_hash(const struct fact *f)
@@ -156,6 +159,25 @@ static bool same_fact(const struct fact *f, const struct fact *g)
            same_string(f->value, g->value) && same_string(f->extra, g->extra) && same_string(f->more, g->more);
 }
 
+static void renew(struct model *m, struct fact *kept, const struct fact *f)
+{
+    kept->x = f->x;
+    kept->last_number = f->last_number;
+    kept->last_count = f->last_count;
+    kept->last_word = model_words(m, f->last_word);
+    kept->file = f->file;
+    kept->line = f->line;
+    snprintf((char *)kept->text, OWN_TEXT, "%s", f->text); /* its own copy, see own_text */
+}
+
+/* A text that lines alike will be written over, so it is nobody else's. */
+static const char *own_text(struct model *m, const char *text)
+{
+    char *own = model_alloc(m, OWN_TEXT);
+    snprintf(own, OWN_TEXT, "%s", text);
+    return own;
+}
+
 struct fact *model_add(struct model *m, const struct fact *given)
 {
     struct fact f = *given;
@@ -168,6 +190,8 @@ struct fact *model_add(struct model *m, const struct fact *given)
     for (struct fact *g = *slot; g; g = g->same_hash)
         if (same_fact(&f, g)) {
             g->count++;
+            if (f.newest)
+                renew(m, g, &f);
             return g;
         }
     if (m->counted[f.kind] >= FACTS_A_KIND || m->arena_bytes > ARENA_LIMIT) {
@@ -176,7 +200,8 @@ struct fact *model_add(struct model *m, const struct fact *given)
     }
     struct fact *g = model_alloc(m, sizeof *g);
     *g = f;
-    g->text = model_string(m, f.text, strnlen(f.text, 500));
+    g->text = f.newest ? own_text(m, f.text) : model_string(m, f.text, strnlen(f.text, 500));
+    g->last_word = model_words(m, f.last_word);
     g->count = 1;
     g->order = m->kept++;
     g->same_hash = *slot;

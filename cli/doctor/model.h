@@ -29,6 +29,10 @@ struct fact {
     const char *name, *value, *extra, *more;
     int64_t a, b, c, d;
     double x;
+    /* What is newest of many alike lines (the last operation of a process): not part of what makes two facts the same. */
+    bool newest;
+    int64_t last_number, last_count;
+    const char *last_word;
     const char *file;
     long line;
     const char *text; /* the line itself, cut */

@@ -94,7 +94,7 @@ const char *ranks_say(struct model *m, const struct ranks *r)
 bool names_has(const struct names *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)
-        if (strcmp(s->v[i], name) == 0)
+        if (same_text(s->v[i], name))
             return true;
     return false;
 }
@@ -125,7 +125,7 @@ const char *names_say(struct model *m, const struct names *s)
 
 bool same_text(const char *a, const char *b)
 {
-    return strcmp(a, b) == 0;
+    return a == b || strcmp(a, b) == 0; /* most are interned */
 }
 
 int rank_of(const struct model *m, const char *host, int64_t pid, int dev)

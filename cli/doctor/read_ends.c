@@ -185,13 +185,8 @@ static bool progress_bar(struct model *m, const struct line *l)
     struct fact f = fact_at(l, F_BUSY);
     f.name = model_string(m, l->text, (size_t)(end - l->text));
     f.x = of ? 100.0 * (double)done / (double)of : 0;
-    struct fact *kept = model_add(m, &f);
-    if (kept) {
-        kept->x = f.x;
-        kept->line = f.line;
-        kept->file = f.file;
-        kept->text = model_string(m, f.text, strnlen(f.text, 200));
-    }
+    f.newest = true;
+    model_add(m, &f);
     return true;
 }
 

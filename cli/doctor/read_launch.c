@@ -197,10 +197,11 @@ static bool loop(struct model *m, struct shell_state *s, const struct line *l, c
 {
     struct span name;
     int64_t from, to;
-    if (!scan(text, "for %w in ", &name))
+    const char *in = strstr(text, " in ");
+    if (!in || !scan(text, "for %w in ", &name))
         return false;
     struct fact f = fact_at(l, F_LOOP);
-    const char *list = strstr(text, " in ") + 4;
+    const char *list = in + 4;
     if (scan(list, "{%d..%d}", &from, &to) || scan(list, "seq %d %d", &from, &to))
         f.b = llabs(to - from) + 1;
     else if (scan(list, "seq %d", &to))

@@ -221,12 +221,13 @@ static bool trace(struct model *m, const struct nccl_line *n)
     if (!scan(n->msg, "opCount %x", &number) || !scan(n->msg, "count %d datatype %d", &count, &type) || !scan(n->msg, "comm %w", &comm))
         return false;
     op = (struct span){n->msg, strcspn(n->msg, ": ")};
-    struct fact f = nccl_fact(n, F_OP);
-    f.name = model_say(m, "comm %.*s", (int)comm.n, comm.p);
-    f.value = model_string(m, op.p, op.n);
-    f.a = number;
-    f.b = count;
-    f.x = (double)type + 1;
+    struct fact f = nccl_fact(n, F_LAST_OP);
+    f.name = model_string(m, comm.p, comm.n);
+    f.newest = true;
+    f.last_number = number;
+    f.last_count = count;
+    f.last_word = model_string(m, op.p, op.n);
+    f.x = (double)type;
     model_add(m, &f);
     return true;
 }

@@ -149,30 +149,45 @@ void rule_queue_pair(struct judge *j)
 
 /* ---- cards that only some have ------------------------------------------------------------------------------------------------------------ */
 
-static void nics_of(struct judge *j, const char *host, struct names *out)
+/* Each host with the cards that its list shows. */
+struct carrier {
+    const char *host;
+    struct names nics;
+};
+
+static struct carrier *carriers_of(struct judge *j, int *count)
 {
+    struct names hosts = {0};
     EACH_FACT(j->m, F_NIC, n)
-        if (same_text(n->host, host))
-            names_add(j->m, out, n->name);
+        names_add(j->m, &hosts, n->host);
+    struct carrier *v = model_alloc(j->m, (size_t)(hosts.n + 1) * sizeof *v);
+    for (int i = 0; i < hosts.n; i++)
+        v[i].host = hosts.v[i];
+    int at = 0;
+    EACH_FACT(j->m, F_NIC, n) {
+        if (hosts.n && !same_text(v[at].host, n->host)) /* lines of a host stand together, mostly */
+            for (at = 0; at < hosts.n - 1 && !same_text(v[at].host, n->host);)
+                at++;
+        if (hosts.n && same_text(v[at].host, n->host))
+            names_add(j->m, &v[at].nics, n->name);
+    }
+    *count = hosts.n;
+    return v;
 }
 
 void rule_devices_differ(struct judge *j)
 {
     const struct fact *gone = first_of(j->m, F_NIC_GONE), *counts = first_of(j->m, F_NET_COUNTS);
-    struct names hosts = {0};
-    EACH_FACT(j->m, F_NIC, n)
-        names_add(j->m, &hosts, n->host);
+    int n = 0, best = 0;
+    struct carrier *v = carriers_of(j, &n);
     const char *more = NULL, *less = NULL;
     struct names of_more = {0}, of_less = {0};
-    for (int a = 0; a < hosts.n && !more; a++)
-        for (int b = 0; b < hosts.n && !more; b++) {
-            struct names na = {0}, nb = {0};
-            nics_of(j, hosts.v[a], &na);
-            nics_of(j, hosts.v[b], &nb);
-            for (int i = 0; i < na.n && !more; i++)
-                if (!names_has(&nb, na.v[i]) && na.n > nb.n)
-                    more = hosts.v[a], less = hosts.v[b], of_more = na, of_less = nb;
-        }
+    for (int i = 1; i < n; i++)
+        best = v[i].nics.n > v[best].nics.n ? i : best;
+    for (int i = 0; i < n && !more; i++)
+        for (int k = 0; k < v[best].nics.n && !more; k++)
+            if (v[i].nics.n < v[best].nics.n && !names_has(&v[i].nics, v[best].nics.v[k]))
+                more = v[best].host, less = v[i].host, of_more = v[best].nics, of_less = v[i].nics;
     if (!gone && !counts && !more)
         return;
     struct names missing = {0};
@@ -191,9 +206,9 @@ void rule_devices_differ(struct judge *j)
         explain(j, f, "The library says so itself: between %lld and %lld devices a rank%s.", (long long)counts->a, (long long)counts->b, counts->c ? "; NCCL_IGNORE_NET_MISMATCH=1 made it go on" : "");
     evidence(f, gone);
     evidence(f, counts);
-    EACH_FACT(j->m, F_NIC, n)
-        if (names_has(&missing, n->name) || same_text(n->host, who))
-            evidence(f, n);
+    EACH_FACT(j->m, F_NIC, card)
+        if (names_has(&missing, card->name) || same_text(card->host, who))
+            evidence(f, card);
     remedy(j, f, "give %s the device (docker --device=/dev/infiniband, a Kubernetes resource for all cards), or let all use what all have: NCCL_IB_HCA==%s", who, of_less.n ? of_less.v[0] : "NAME,NAME");
     if (counts && counts->c)
         remedy(j, f, "unset NCCL_IGNORE_NET_MISMATCH");
@@ -206,18 +221,28 @@ struct gdr {
     const struct fact *one_with, *one_without;
 };
 
-static struct gdr gdr_of(const struct model *m, const char *host)
+/* How the network channels of each host go, hosts in the order of coming. */
+static struct gdr *gdr_of_hosts(struct judge *j, struct names *hosts)
 {
-    struct gdr g = {0};
-    EACH_FACT(m, F_PATH, p) {
-        if (!same_text(p->host, host) || same_text(p->name, "local") || same_text(p->value, "NET/Socket") || p->a == NOBODY)
+    EACH_FACT(j->m, F_PATH, p)
+        if (p->a != NOBODY)
+            names_add(j->m, hosts, p->host);
+    struct gdr *v = model_alloc(j->m, (size_t)(hosts->n + 1) * sizeof *v);
+    int at = 0;
+    EACH_FACT(j->m, F_PATH, p) {
+        if (same_text(p->name, "local") || same_text(p->value, "NET/Socket") || p->a == NOBODY || !hosts->n)
+            continue;
+        if (!same_text(hosts->v[at], p->host))
+            for (at = 0; at < hosts->n - 1 && !same_text(hosts->v[at], p->host);)
+                at++;
+        if (!same_text(hosts->v[at], p->host))
             continue;
         if (p->b)
-            g.with++, g.one_with = p;
+            v[at].with++, v[at].one_with = p;
         else
-            g.without++, g.one_without = p;
+            v[at].without++, v[at].one_without = p;
     }
-    return g;
+    return v;
 }
 
 static double best_bandwidth(const struct model *m, const struct fact **row)
@@ -260,11 +285,10 @@ static void tell_remedies(struct judge *j, struct finding *f, const char *host)
 void rule_gpudirect_one_sided(struct judge *j)
 {
     struct names hosts = {0};
-    EACH_FACT(j->m, F_PATH, p)
-        names_add(j->m, &hosts, p->host);
+    struct gdr *all = gdr_of_hosts(j, &hosts);
     for (int a = 0; a < hosts.n; a++)
         for (int b = 0; b < hosts.n; b++) {
-            struct gdr on = gdr_of(j->m, hosts.v[a]), off = gdr_of(j->m, hosts.v[b]);
+            struct gdr on = all[a], off = all[b];
             if (a == b || !on.with || on.without || off.with || !off.without)
                 continue;
             struct finding *f = find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s: the peer-memory module (nvidia-peermem, nv_peer_mem) is not there on %s", hosts.v[a], hosts.v[b], hosts.v[b]);

@@ -29,9 +29,9 @@ static bool needs_everyone(const char *op)
 
 static void ranks_with(struct judge *j, const struct scene *s, const struct group *g, int64_t number, const char *op, int64_t elements, struct ranks *out)
 {
-    for (int i = 0; i < s->wait_count; i++) {
+    for (int i = g->from; i < g->to; i++) {
         const struct wait *w = &s->waits[i];
-        if (w->group == g && w->number == number && !w->p2p && same_text(w->op, op) && w->elements == elements)
+        if (w->number == number && !w->p2p && same_text(w->op, op) && w->elements == elements)
             ranks_add(j->m, out, w->rank);
     }
 }
@@ -46,8 +46,8 @@ static bool differ(const struct wait *a, const struct wait *b)
 static bool mismatch_in(struct judge *j, const struct scene *s, const struct group *g, const struct wait *a)
 {
     const struct wait *b = NULL;
-    for (int i = 0; i < s->wait_count && !b; i++)
-        if (s->waits[i].group == g && s->waits[i].number == a->number && !s->waits[i].p2p && differ(a, &s->waits[i]))
+    for (int i = g->from; i < g->to && !b; i++)
+        if (s->waits[i].number == a->number && !s->waits[i].p2p && differ(a, &s->waits[i]))
             b = &s->waits[i];
     if (!b)
         return false;
@@ -80,9 +80,11 @@ void rule_mismatch_waits(struct judge *j)
 {
     const struct scene *s = scene_of(j);
     for (const struct group *g = s->groups; g; g = g->next)
-        for (int i = 0; i < s->wait_count; i++)
-            if (s->waits[i].group == g && !s->waits[i].p2p && s->waits[i].number == lowest_wait(s, g) && mismatch_in(j, s, g, &s->waits[i]))
+        for (int i = g->from; i < g->to; i++)
+            if (!s->waits[i].p2p && s->waits[i].number == g->lowest) { /* one against all others is enough */
+                mismatch_in(j, s, g, &s->waits[i]);
                 break;
+            }
 }
 
 /* "271, 1, 1083, 16" against "271, 1, 1084, 16" -> the dimensions that differ. */
@@ -145,9 +147,9 @@ static void never_started(struct judge *j, const struct scene *s, struct stalled
         const struct wait *w = &s->waits[i];
         if (w->state != 0 || w->p2p || w != first_wait(s, w->rank, w->group))
             continue;
-        for (int k = 0; k < s->wait_count; k++) {
+        for (int k = w->group->from; k < w->group->to; k++) {
             const struct wait *o = &s->waits[k];
-            if (o->group == w->group && o->number == w->number && o->state == 1 && !o->p2p && !differ(w, o)) {
+            if (o->number == w->number && o->state == 1 && !o->p2p && !differ(w, o)) {
                 ranks_add(j->m, &out->ranks, w->rank);
                 ranks_add(j->m, &out->others, o->rank);
                 out->one = out->one ? out->one : w;
@@ -166,7 +168,7 @@ static void never_ended(struct judge *j, const struct scene *s, struct stalled *
             continue;
         for (int k = 0; k < w->group->members.n; k++) {
             int r = w->group->members.v[k];
-            if (r == w->rank || !has_completed(j, s, r, w->group, w->number))
+            if (r == w->rank || !has_completed(s, r, w->group, w->number))
                 continue;
             ranks_add(j->m, &out->ranks, w->rank);
             ranks_add(j->m, &out->others, r);
@@ -213,7 +215,7 @@ static void absent_from(struct judge *j, const struct scene *s, const struct gro
         const struct wait *w = first_wait(s, r, g);
         if (w && w->number <= number)
             ranks_add(j->m, waiting, r);
-        else if (!w && !has_completed(j, s, r, g, number) && (!s->recorded || ranks_has(&s->dumps, r)) && last_issued(j, s, r, g) < number)
+        else if (!w && !has_completed(s, r, g, number) && (!s->recorded || ranks_has(&s->dumps, r)) && last_issued(s, r, g) < number)
             ranks_add(j->m, absent, r);
     }
 }
@@ -222,7 +224,7 @@ static void absent_from(struct judge *j, const struct scene *s, const struct gro
 static void culprits(struct judge *j, const struct scene *s, struct ranks *out, const struct wait **where)
 {
     for (const struct group *g = s->groups; g; g = g->next) {
-        int64_t number = lowest_wait(s, g);
+        int64_t number = g->lowest;
         struct ranks absent = {0}, waiting = {0};
         if (number == NOBODY)
             continue;
@@ -234,7 +236,7 @@ static void culprits(struct judge *j, const struct scene *s, struct ranks *out, 
         if (!s->recorded && !said && (waiting.n < 2 || absent.n >= waiting.n))
             continue;
         for (int i = 0; i < absent.n; i++)
-            if (!any_wait(s, absent.v[i])) {
+            if (!ranks_has(&s->waiting, absent.v[i])) {
                 ranks_add(j->m, out, absent.v[i]);
                 if (!*where || (*where)->group->members.n > g->members.n)
                     *where = first_wait(s, waiting.v[0], g);
@@ -259,8 +261,8 @@ static void tell_busy(struct judge *j, struct finding *f, const struct ranks *r)
 static void tell_waiters(struct judge *j, const struct scene *s, struct finding *f, const struct wait *at)
 {
     struct ranks waiting = {0};
-    for (int i = 0; i < s->wait_count; i++)
-        if (s->waits[i].group == at->group && s->waits[i].number == at->number && !s->waits[i].p2p) {
+    for (int i = at->group->from; i < at->group->to; i++)
+        if (s->waits[i].number == at->number && !s->waits[i].p2p) {
             ranks_add(j->m, &waiting, s->waits[i].rank);
             evidence(f, s->waits[i].fact);
         }
@@ -278,7 +280,7 @@ void rule_rank_absent(struct judge *j)
     if (!missing.n)
         return;
     struct finding *f = find(j, LIKELY + 10, s->recorded ? 0.9 : 0.8, "%c%s never entered %s", 'R', ranks_say(j->m, &missing) + 1, operation_says(j, at));
-    int64_t last = last_issued(j, s, missing.v[0], at->group);
+    int64_t last = last_issued(s, missing.v[0], at->group);
     if (last != NOBODY)
         explain(j, f, "What %s had issued there before, up to operation %lld, is complete: the program itself did not come to the next call. It is no fault of the network.", missing.n == 1 ? "it" : "they", (long long)last);
     else
@@ -315,10 +317,10 @@ void rule_dump_missing(struct judge *j)
         return;
     for (const struct group *g = s->groups; g; g = g->next)
         for (int i = 0; g->whole && i < g->members.n; i++)
-            if (lowest_wait(s, g) != NOBODY && !ranks_has(&s->dumps, g->members.v[i])) {
+            if (g->lowest != NOBODY && !ranks_has(&s->dumps, g->members.v[i])) {
                 ranks_add(j->m, &missing, g->members.v[i]);
-                for (int k = 0; k < s->wait_count && !at; k++)
-                    at = s->waits[k].group == g && !s->waits[k].p2p ? &s->waits[k] : NULL;
+                for (int k = g->from; k < g->to && !at; k++)
+                    at = !s->waits[k].p2p ? &s->waits[k] : NULL;
             }
     if (!missing.n || !at)
         return;
@@ -362,14 +364,88 @@ void rule_rank_behind(struct judge *j)
     remedy(j, f, "ask for all of them: ncclras -v, or ncclras -f json, and look at those at operation %lld: py-spy dump, gdb, their logs", (long long)low->a);
 }
 
+/* ---- collective traces: the newest operation of each process ---------------------------------------------------------------------- */
+
+struct traced {
+    const struct fact *low, *high, *odd, *like;
+    struct ranks behind, ahead, of_odd;
+};
+
+/* The id of the communicator that a process traces by its pointer, and the rank it has there. */
+static const char *traced_in(const struct model *m, const struct fact *o, int *rank)
+{
+    EACH_FACT(m, F_INIT, i)
+        if (begins(i->more, "self ") && same_text(i->more + 5, o->name) && i->pid == o->pid && same_text(i->host, o->host)) {
+            *rank = i->rank;
+            return i->name;
+        }
+    *rank = rank_of(m, o->host, o->pid, o->dev);
+    return "";
+}
+
+static bool take_traces(struct judge *j, struct traced *t)
+{
+    const char *id = NULL;
+    int processes = 0;
+    EACH_FACT(j->m, F_LAST_OP, o) {
+        int rank;
+        const char *in = traced_in(j->m, o, &rank);
+        if ((id && !same_text(id, in)) || !*in)
+            continue;
+        id = in;
+        processes++;
+        t->low = !t->low || o->last_number < t->low->last_number ? o : t->low;
+        t->high = !t->high || o->last_number > t->high->last_number ? o : t->high;
+    }
+    EACH_FACT(j->m, F_LAST_OP, o) {
+        int rank;
+        if (!id || !same_text(traced_in(j->m, o, &rank), id))
+            continue;
+        ranks_add(j->m, o->last_number == t->low->last_number ? &t->behind : &t->ahead, rank);
+        bool other = !same_text(o->last_word, t->high->last_word) || o->last_count != t->high->last_count;
+        if (o->last_number == t->high->last_number && other) {
+            ranks_add(j->m, &t->of_odd, rank);
+            t->odd = o;
+        }
+    }
+    return processes > 1;
+}
+
+void rule_trace_mismatch(struct judge *j)
+{
+    struct traced t = {0};
+    if (!take_traces(j, &t) || !t.odd || t.low->last_number != t.high->last_number)
+        return;
+    struct finding *f = find(j, CAUSE - 5, 0.8, "In operation %lld %s calls %s of %lld elements, others %s of %lld", (long long)t.high->last_number, ranks_say(j->m, &t.of_odd), t.odd->last_word, (long long)t.odd->last_count,
+                             t.high->last_word, (long long)t.high->last_count);
+    explain(j, f, "The newest line of each rank's trace is compared; all must make the same calls with the same counts.");
+    evidence(f, t.odd);
+    evidence(f, t.high);
+    remedy(j, f, "compare the calls of both sides before that one; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first that differs");
+}
+
+/* A trace may be cut anywhere, so who is behind in it is told only where something says that the job stands. */
+void rule_trace_behind(struct judge *j)
+{
+    struct traced t = {0};
+    bool stands = fact_seen(j->m, F_WATCHDOG) || fact_seen(j->m, F_HEARTBEAT) || fact_seen(j->m, F_GLOO_TIMEOUT) || fact_seen(j->m, F_STALLED_OPS) || fact_seen(j->m, F_RAS_MISSING);
+    if (!stands || !take_traces(j, &t) || t.low->last_number == t.high->last_number)
+        return;
+    struct finding *f = find(j, LIKELY, 0.75, "%c%s stand%s at operation %lld, %s at %lld", 'R', ranks_say(j->m, &t.behind) + 1, t.behind.n == 1 ? "s" : "", (long long)t.low->last_number, ranks_say(j->m, &t.ahead), (long long)t.high->last_number);
+    explain(j, f, "By their collective traces; those with the lower number did not make the next call, the others wait for them.");
+    evidence(f, t.low);
+    evidence(f, t.high);
+    remedy(j, f, "py-spy dump --pid PID on the hosts of %s", ranks_say(j->m, &t.behind));
+}
+
 /* ---- all are there and nothing moves ---------------------------------------------------------------------------------------------------- */
 
 static bool all_alike(const struct scene *s, const struct group *g, int64_t number, const struct wait **one, int *started)
 {
     int n = 0;
-    for (int i = 0; i < s->wait_count; i++) {
+    for (int i = g->from; i < g->to; i++) {
         const struct wait *w = &s->waits[i];
-        if (w->group != g || w->number != number || w->p2p)
+        if (w->number != number || w->p2p)
             continue;
         if (*one && differ(*one, w))
             return false;
@@ -384,7 +460,7 @@ void rule_stalled_in_flight(struct judge *j)
 {
     const struct scene *s = scene_of(j);
     for (const struct group *g = s->groups; g; g = g->next) {
-        int64_t number = lowest_wait(s, g);
+        int64_t number = g->lowest;
         const struct wait *one = NULL;
         int started = 0;
         if (number == NOBODY || !(g->whole || !*g->name || g->everyone) || !all_alike(s, g, number, &one, &started))
@@ -395,8 +471,8 @@ void rule_stalled_in_flight(struct judge *j)
             continue;
         struct finding *f = find(j, SYMPTOM + 5, run ? 0.8 : 0.6, "All %d ranks entered %s with the same size, and the data stopped", g->members.n, operation_says(j, one));
         explain(j, f, "Nobody is missing and nobody differs: what is left is the path between them (a NIC, a cable, a switch, a GPU link) or a GPU that stopped while it ran.");
-        for (int i = 0; i < s->wait_count; i++)
-            if (s->waits[i].group == g && s->waits[i].number == number)
+        for (int i = g->from; i < g->to; i++)
+            if (s->waits[i].number == number)
                 evidence(f, s->waits[i].fact);
         remedy(j, f, "on every host: dmesg | grep -iE 'xid|mlx5|link|aer', and the error counters of ports (perfquery, ethtool -S), before and after");
         remedy(j, f, "run all_reduce_perf on halves of the hosts until it fails on two: that pair has the path");

@@ -267,10 +267,13 @@ void rule_numa_balancing(struct judge *j)
 void rule_versions(struct judge *j)
 {
     const struct fact *said = first_of(j->m, F_VERSIONS_SAID), *family = first_of(j->m, F_FAMILY), *a = NULL, *b = NULL;
-    EACH_FACT(j->m, F_VERSION, v)
-        EACH_FACT(j->m, F_VERSION, w)
-            if (!a && v->order < w->order && same_text(v->name, w->name) && !same_text(v->value, w->value) && *v->host && *w->host && !same_text(v->host, w->host))
-                a = v, b = w;
+    EACH_FACT(j->m, F_VERSION, w) {
+        const struct fact *v = j->m->first[F_VERSION]; /* the first of that library whose host is known */
+        while (v != w && !(same_text(v->name, w->name) && *v->host))
+            v = v->next;
+        if (!a && v != w && !same_text(v->value, w->value) && *w->host && !same_text(v->host, w->host))
+            a = v, b = w;
+    }
     if (!said && !a)
         return;
     if (a) {

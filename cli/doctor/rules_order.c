@@ -74,14 +74,14 @@ void rule_split_order(struct judge *j)
 /* ---- two groups, crossed ---------------------------------------------------------------------------------------------------------------- */
 
 /* `r` waits in some group other than g, for a member that has not come there; returns that wait. */
-static const struct wait *waits_elsewhere(const struct judge *j, const struct scene *s, int r, const struct group *g, int for_whom)
+static const struct wait *waits_elsewhere(const struct scene *s, int r, const struct group *g, int for_whom)
 {
-    for (int i = 0; i < s->wait_count; i++) {
-        const struct wait *w = &s->waits[i];
-        if (w->rank != r || w->group == g || w->p2p || w != first_wait(s, r, w->group) || !ranks_has(&w->group->members, for_whom))
+    for (const struct group *other = s->groups; other; other = other->next) {
+        const struct wait *w = other != g ? first_wait(s, r, other) : NULL;
+        if (!w || !ranks_has(&other->members, for_whom))
             continue;
         const struct wait *o = first_wait(s, for_whom, w->group);
-        if ((!o || o->number > w->number) && !has_completed(j, s, for_whom, w->group, w->number))
+        if ((!o || o->number > w->number) && !has_completed(s, for_whom, w->group, w->number))
             return w;
     }
     return NULL;
@@ -98,9 +98,9 @@ void rule_crossed_groups(struct judge *j)
             continue;
         for (int k = 0; k < a->group->members.n; k++) {
             int r = a->group->members.v[k];
-            if (r == a->rank || first_wait(s, r, a->group) || has_completed(j, s, r, a->group, a->number) || !ranks_has(&s->dumps, r))
+            if (r == a->rank || first_wait(s, r, a->group) || has_completed(s, r, a->group, a->number) || !ranks_has(&s->dumps, r) || !ranks_has(&s->waiting, r))
                 continue;
-            const struct wait *b = waits_elsewhere(j, s, r, a->group, a->rank);
+            const struct wait *b = waits_elsewhere(s, r, a->group, a->rank);
             if (!b)
                 continue;
             struct finding *f = find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: rank %d in %s, rank %d in %s", a->rank, r, a->rank, operation_says(j, a), r, operation_says(j, b));

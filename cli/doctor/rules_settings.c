@@ -210,16 +210,18 @@ static void differences(struct judge *j, const struct names *who, struct differe
         }
     }
     /* What logs say was read is told only for what they say: a cut log has not said everything. */
-    EACH_FACT(j->m, F_SETTING_SEEN, a)
-        EACH_FACT(j->m, F_SETTING_SEEN, b) {
-            if (a->order >= b->order || !same_text(a->name, b->name) || same_text(a->value, b->value) || same_text(a->host, b->host) || !*a->host || !*b->host || setting_may_differ(a->name))
-                continue;
-            bool told = false;
-            for (int i = 0; i < *n; i++)
-                told = told || same_text(d[i].here->name, a->name);
-            if (!told && *n < most)
-                d[(*n)++] = (struct difference){a, b, b->host};
-        }
+    EACH_FACT(j->m, F_SETTING_SEEN, b) {
+        const struct fact *a = j->m->first[F_SETTING_SEEN]; /* who said it first: if all are as he, all are alike */
+        while (a->name != b->name)
+            a = a->next;
+        if (same_text(a->value, b->value) || same_text(a->host, b->host) || !*a->host || !*b->host || setting_may_differ(a->name))
+            continue;
+        bool told = false;
+        for (int i = 0; i < *n; i++)
+            told = told || same_text(d[i].here->name, a->name);
+        if (!told && *n < most)
+            d[(*n)++] = (struct difference){a, b, b->host};
+    }
 }
 
 void rule_settings_differ(struct judge *j)

@@ -9,8 +9,9 @@
 
 static struct group *group_named(struct judge *j, struct scene *s, const char *name, const char *words)
 {
-    for (struct group *g = s->groups; g; g = g->next)
-        if (same_text(g->name, name)) {
+    struct group **slot = &s->hash[((uintptr_t)name >> 4) % (sizeof s->hash / sizeof *s->hash)];
+    for (struct group *g = *slot; g; g = g->same_hash)
+        if (g->name == name) {
             if (*words && same_text(g->words, g->name))
                 g->words = words;
             return g;
@@ -18,18 +19,16 @@ static struct group *group_named(struct judge *j, struct scene *s, const char *n
     struct group *g = model_alloc(j->m, sizeof *g);
     g->name = name;
     g->words = *words ? words : name;
+    g->index = s->group_count++;
+    g->lowest = NOBODY;
     g->next = s->groups;
-    s->groups = g;
+    g->same_hash = *slot;
+    *slot = s->groups = g;
     return g;
 }
 
-static struct wait *add_wait(struct judge *j, struct scene *s, struct wait w)
+static void add_wait(struct judge *j, struct scene *s, struct wait w)
 {
-    for (int i = 0; i < s->wait_count; i++) {
-        struct wait *k = &s->waits[i];
-        if (k->rank == w.rank && k->group == w.group && k->number == w.number && k->p2p == w.p2p)
-            return k;
-    }
     if (s->wait_count == s->wait_cap) {
         int cap = s->wait_cap ? 2 * s->wait_cap : 64;
         struct wait *v = model_alloc(j->m, (size_t)cap * sizeof *v);
@@ -38,8 +37,82 @@ static struct wait *add_wait(struct judge *j, struct scene *s, struct wait w)
         s->waits = v;
         s->wait_cap = cap;
     }
-    s->waits[s->wait_count] = w;
-    return &s->waits[s->wait_count++];
+    s->waits[s->wait_count++] = w;
+}
+
+/* ---- order, so that nothing is searched from end to end -------------------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct wait *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group->index < y->group->index ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->p2p != y->p2p)
+        return x->p2p ? 1 : -1;
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
+    return x->fact->order < y->fact->order ? -1 : x->fact->order > y->fact->order;
+}
+
+static void order_waits(struct judge *j, struct scene *s)
+{
+    if (s->wait_count)
+        qsort(s->waits, (size_t)s->wait_count, sizeof *s->waits, by_place);
+    int kept = 0;
+    for (int i = 0; i < s->wait_count; i++) { /* the same wait, told twice */
+        const struct wait *w = &s->waits[i], *k = kept ? &s->waits[kept - 1] : NULL;
+        if (!k || k->rank != w->rank || k->group != w->group || k->number != w->number || k->p2p != w->p2p)
+            s->waits[kept++] = *w;
+    }
+    s->wait_count = kept;
+    for (int i = 0; i < kept; i++) {
+        struct group *g = s->waits[i].group;
+        if (g->to == 0)
+            g->from = i;
+        g->to = i + 1;
+        if (!s->waits[i].p2p && (g->lowest == NOBODY || s->waits[i].number < g->lowest))
+            g->lowest = s->waits[i].number;
+        ranks_add(j->m, &s->waiting, s->waits[i].rank);
+    }
+}
+
+static int by_pace(const void *a, const void *b)
+{
+    const struct pace *x = a, *y = b;
+    return x->group != y->group ? (x->group < y->group ? -1 : 1) : x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static void take_paces(struct judge *j, struct scene *s)
+{
+    size_t most = j->m->counted[F_PROGRESS] + j->m->counted[F_OP];
+    struct pace *v = s->paces = model_alloc(j->m, most * sizeof *v);
+    int n = 0;
+    EACH_FACT(j->m, F_PROGRESS, p)
+        if (p->rank != NOBODY)
+            v[n++] = (struct pace){group_named(j, s, p->name, "")->index, p->rank, p->a, p->b};
+    EACH_FACT(j->m, F_OP, o)
+        if (o->rank != NOBODY && !o->d)
+            v[n++] = (struct pace){group_named(j, s, o->name, "")->index, o->rank, o->a, o->c == 2 ? o->a : NOBODY};
+    if (n)
+        qsort(v, (size_t)n, sizeof *v, by_pace);
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (kept && by_pace(&v[kept - 1], &v[i]) == 0) {
+            v[kept - 1].issued = v[i].issued > v[kept - 1].issued ? v[i].issued : v[kept - 1].issued;
+            v[kept - 1].completed = v[i].completed > v[kept - 1].completed ? v[i].completed : v[kept - 1].completed;
+        } else {
+            v[kept++] = v[i];
+        }
+    }
+    s->pace_count = kept;
+}
+
+static const struct pace *pace_of(const struct scene *s, int rank, const struct group *g)
+{
+    struct pace key = {g->index, rank, 0, 0};
+    return s->pace_count ? bsearch(&key, s->paces, (size_t)s->pace_count, sizeof key, by_pace) : NULL;
 }
 
 /* ---- from dumps ---------------------------------------------------------------------------------------------------------------- */
@@ -56,7 +129,7 @@ static void take_dumps(struct judge *j, struct scene *s)
         g->everyone = g->everyone || same_text(f->extra, "default_pg");
     }
     EACH_FACT(j->m, F_OP, f) {
-        if (f->c == 2 || f->rank == NOBODY || begins(f->name, "comm "))
+        if (f->c == 2 || f->rank == NOBODY)
             continue;
         struct group *g = group_named(j, s, f->name, "");
         if (!g->whole)
@@ -126,8 +199,10 @@ struct scene *scene_of(struct judge *j)
     take_dumps(j, s);
     take_watchdogs(j, s);
     fill_default(j, s);
-    for (int i = 0; i < s->wait_count; i++)
-        ranks_add(j->m, &s->speakers, s->waits[i].rank);
+    take_paces(j, s);
+    order_waits(j, s);
+    for (int i = 0; i < s->waiting.n; i++)
+        ranks_add(j->m, &s->speakers, s->waiting.v[i]);
     EACH_FACT(j->m, F_PROGRESS, p)
         ranks_add(j->m, &s->speakers, p->rank);
     return s;
@@ -135,56 +210,40 @@ struct scene *scene_of(struct judge *j)
 
 const struct wait *first_wait(const struct scene *s, int rank, const struct group *g)
 {
-    const struct wait *best = NULL;
-    for (int i = 0; i < s->wait_count; i++) {
-        const struct wait *w = &s->waits[i];
-        if (w->rank == rank && w->group == g && !w->p2p && (!best || w->number < best->number))
-            best = w;
+    int lo = g->from, hi = g->to;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (s->waits[mid].rank < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return best;
+    return lo < g->to && s->waits[lo].rank == rank && !s->waits[lo].p2p ? &s->waits[lo] : NULL;
 }
 
 const struct wait *any_wait(const struct scene *s, int rank)
 {
+    if (!ranks_has(&s->waiting, rank))
+        return NULL;
     for (int i = 0; i < s->wait_count; i++)
         if (s->waits[i].rank == rank)
             return &s->waits[i];
     return NULL;
 }
 
-int64_t lowest_wait(const struct scene *s, const struct group *g)
-{
-    int64_t lowest = NOBODY;
-    for (int i = 0; i < s->wait_count; i++)
-        if (s->waits[i].group == g && !s->waits[i].p2p && (lowest == NOBODY || s->waits[i].number < lowest))
-            lowest = s->waits[i].number;
-    return lowest;
-}
-
-bool has_completed(const struct judge *j, const struct scene *s, int rank, const struct group *g, int64_t number)
+bool has_completed(const struct scene *s, int rank, const struct group *g, int64_t number)
 {
     const struct wait *w = first_wait(s, rank, g);
     if (w)
         return w->number > number; /* operations of a group end in their order */
-    EACH_FACT(j->m, F_PROGRESS, p)
-        if (p->rank == rank && same_text(p->name, g->name) && p->b >= number)
-            return true;
-    EACH_FACT(j->m, F_OP, o)
-        if (o->rank == rank && o->c == 2 && !o->d && o->a >= number && same_text(o->name, g->name))
-            return true;
-    return false;
+    const struct pace *p = pace_of(s, rank, g);
+    return p && p->completed >= number;
 }
 
-int64_t last_issued(const struct judge *j, const struct scene *s, int rank, const struct group *g)
+int64_t last_issued(const struct scene *s, int rank, const struct group *g)
 {
-    int64_t last = NOBODY;
-    EACH_FACT(j->m, F_PROGRESS, p)
-        if (p->rank == rank && same_text(p->name, g->name) && p->a > last)
-            last = p->a;
-    EACH_FACT(j->m, F_OP, o)
-        if (o->rank == rank && !o->d && o->a > last && same_text(o->name, g->name))
-            last = o->a;
-    return last;
+    const struct pace *p = pace_of(s, rank, g);
+    return p ? p->issued : NOBODY;
 }
 
 const char *operation_says(struct judge *j, const struct wait *w)

@@ -27,15 +27,28 @@ struct group {
     struct ranks members;     /* as a dump says, or as far as is seen */
     bool whole;               /* members are all there are */
     bool everyone;            /* the default group */
-    struct group *next;
+    int index;                /* waits of a group stand together */
+    int from, to;             /* its waits among the scene's */
+    int64_t lowest;           /* operation that anybody waits in, NOBODY = none; point-to-point is left out */
+    struct group *next, *same_hash;
+};
+
+/* How far a rank has come in a group, by its own records. */
+struct pace {
+    int group, rank;
+    int64_t issued, completed;
 };
 
 struct scene {
     struct group *groups;
-    struct wait *waits;
+    int group_count;
+    struct wait *waits; /* in order of group, rank, point to point, number */
     int wait_count, wait_cap;
-    struct ranks dumps, speakers; /* ranks that wrote a dump; ranks that are heard at all */
-    bool recorded;                /* there are dumps */
+    struct pace *paces; /* in order of group, rank */
+    int pace_count;
+    struct ranks dumps, speakers, waiting; /* ranks that wrote a dump; that are heard at all; that wait */
+    bool recorded;                         /* there are dumps */
+    struct group *hash[4096];
 };
 
 struct scene *scene_of(struct judge *j);
@@ -44,14 +57,11 @@ struct scene *scene_of(struct judge *j);
 const struct wait *first_wait(const struct scene *s, int rank, const struct group *g);
 const struct wait *any_wait(const struct scene *s, int rank);
 
-/* The lowest operation number that anybody waits in, in this group; NOBODY if none. Point-to-point is left out. */
-int64_t lowest_wait(const struct scene *s, const struct group *g);
-
 /* Has this rank finished that operation? From its own records. */
-bool has_completed(const struct judge *j, const struct scene *s, int rank, const struct group *g, int64_t number);
+bool has_completed(const struct scene *s, int rank, const struct group *g, int64_t number);
 
 /* Last operation that a rank has issued in the group, NOBODY = not known. */
-int64_t last_issued(const struct judge *j, const struct scene *s, int rank, const struct group *g);
+int64_t last_issued(const struct scene *s, int rank, const struct group *g);
 
 /* "all_reduce #5 of group X", with what it really is when it is a barrier. */
 const char *operation_says(struct judge *j, const struct wait *w);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * doctor_fuzz.c - every reader of the doctor and every rule on spoiled input: doctor_fuzz SECONDS SEED FILE|DIR... Files are spliced, cut, shuffled
+ * and flipped at random, read and judged in this process; a crash, a hang of ten seconds or 400 MB end it with the seed. Deterministic but
+ * for the number of rounds.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "doctor.h"
+
+enum { FILES = 512, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 400 };
+
+static struct { char *data; size_t bytes; } corpus[FILES];
+static int corpus_count;
+static uint64_t state;
+
+static uint32_t next(uint32_t below)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return below ? (uint32_t)((state >> 16) % below) : 0;
+}
+
+static void load(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return;
+    if (S_ISDIR(st.st_mode)) {
+        DIR *d = opendir(path);
+        for (struct dirent *e; d && (e = readdir(d));) {
+            char child[4096];
+            if (e->d_name[0] != '.' && snprintf(child, sizeof child, "%s/%s", path, e->d_name) < (int)sizeof child)
+                load(child);
+        }
+        if (d)
+            closedir(d);
+        return;
+    }
+    FILE *f = corpus_count < FILES ? fopen(path, "rb") : NULL;
+    char *data = f ? malloc(MOST) : NULL;
+    if (data) {
+        corpus[corpus_count].data = data;
+        corpus[corpus_count++].bytes = fread(data, 1, MOST / 4, f);
+    }
+    if (f)
+        fclose(f);
+}
+
+/* ---- ways to spoil a text ------------------------------------------------------------------------------------------------------ */
+
+static size_t splice(char *to, size_t n)
+{
+    int k = (int)next((uint32_t)corpus_count);
+    if (!corpus[k].bytes)
+        return n;
+    size_t from = next((uint32_t)corpus[k].bytes), part = next((uint32_t)(corpus[k].bytes - from)) + 1, at = next((uint32_t)n + 1);
+    if (n + part > MOST)
+        return n;
+    memmove(to + at + part, to + at, n - at);
+    memcpy(to + at, corpus[k].data + from, part);
+    return n + part;
+}
+
+static size_t insert_word(char *to, size_t n)
+{
+    static const char *const words[] = {"%d%s%n", "NCCL WARN ", "-1", "999999999999999999999999", "0x", "[", "]", "<", "\033[31m", "\r", "\n", "\0\0", "rank ", "comm ", "--- x ---\n", "\\\n", "\"", "'", "$(", "{", "}", "(pid=",
+                                        "GPU0\t", "&#x0;", "<!ENTITY a \"b\">", "\x80\x02", "}(", "q\x00", "h\x00", "[rank-5]:", ": ", "\xff\xfe", "NaN", "1e999"};
+    const char *w = words[next(sizeof words / sizeof *words)];
+    size_t k = strlen(w) ? strlen(w) : 2, at = next((uint32_t)n + 1);
+    if (n + k > MOST)
+        return n;
+    memmove(to + at + k, to + at, n - at);
+    memcpy(to + at, w, k);
+    return n + k;
+}
+
+static size_t drop(char *to, size_t n)
+{
+    size_t at = next((uint32_t)n + 1), part = next((uint32_t)(n - at) + 1);
+    part = part > 200 && next(4) ? 1 + next(40) : part;
+    memmove(to + at, to + at + part, n - at - part);
+    return n - part;
+}
+
+static size_t double_part(char *to, size_t n)
+{
+    size_t at = next((uint32_t)n + 1), part = next((uint32_t)(n - at) + 1);
+    if (n + part > MOST)
+        return n;
+    memmove(to + at + part, to + at, n - at);
+    return n + part;
+}
+
+static size_t flip(char *to, size_t n)
+{
+    for (uint32_t k = next(8) + 1; n && k > 0; k--)
+        to[next((uint32_t)n)] = (char)next(256);
+    return n;
+}
+
+static size_t spoil(char *to, size_t n)
+{
+    static size_t (*const ways[])(char *, size_t) = {splice, insert_word, drop, double_part, flip, insert_word, flip};
+    for (uint32_t k = next(6) + 1; k > 0; k--)
+        n = ways[next(sizeof ways / sizeof *ways)](to, n);
+    return n;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------------------------------------------- */
+
+static void hung(int sig)
+{
+    static const char words[] = "doctor_fuzz: a round takes more than ten seconds\n";
+    if (write(2, words, sizeof words - 1) < 0)
+        _exit(3);
+    abort();
+}
+
+static long memory_mb(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_maxrss >> 10;
+}
+
+static void one_round(char *buf)
+{
+    struct doctor *d = doctor_new();
+    uint32_t files = 1 + next(3);
+    for (uint32_t i = 0; d && i < files; i++) {
+        int k = (int)next((uint32_t)corpus_count);
+        char name[64];
+        snprintf(name, sizeof name, "nccl_trace_rank_%u", next(6));
+        memcpy(buf, corpus[k].data, corpus[k].bytes);
+        size_t n = spoil(buf, corpus[k].bytes);
+        /* A copy of exactly that size, so that a step beyond it is seen. */
+        char *exact = malloc(n ? n : 1);
+        if (exact) {
+            memcpy(exact, buf, n);
+            doctor_read_text(d, name, exact, n);
+        }
+        free(exact);
+    }
+    if (d) {
+        doctor_judge(d);
+        doctor_print(d, next(2));
+        doctor_print_json(d);
+    }
+    doctor_free(d);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4) {
+        fprintf(stderr, "usage: doctor_fuzz SECONDS SEED FILE|DIR...\n");
+        return 2;
+    }
+    double seconds = atof(argv[1]);
+    uint64_t seed = strtoull(argv[2], NULL, 10);
+    for (int i = 3; i < argc; i++)
+        load(argv[i]);
+    if (!corpus_count || !freopen("/dev/null", "w", stdout))
+        return 2;
+    signal(SIGALRM, hung);
+    char *buf = malloc(2 * MOST);
+    struct timespec t0, t;
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    unsigned long rounds = 0;
+    do {
+        state = (seed + rounds) * 0x9e3779b97f4a7c15u + 1;
+        alarm(HANG_S);
+        if (rounds % 256 == 0 || getenv("DOCTOR_FUZZ_ROUNDS")) /* which one ends it: run it again with that */
+            fprintf(stderr, "round %lu\n", rounds);
+        one_round(buf);
+        rounds++;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+    } while ((double)(t.tv_sec - t0.tv_sec) + (double)(t.tv_nsec - t0.tv_nsec) / 1e9 < seconds && memory_mb() < MEMORY_MB);
+    alarm(0);
+    fprintf(stderr, "%lu rounds from seed %llu on %d files, %ld MB\n", rounds, (unsigned long long)seed, corpus_count, memory_mb());
+    for (int i = 0; i < corpus_count; i++)
+        free(corpus[i].data);
+    free(buf);
+    return memory_mb() < MEMORY_MB ? 0 : 1;
+}
