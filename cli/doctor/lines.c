@@ -127,7 +127,7 @@ static const char *prefix_torchrun(const char *s, struct line *l)
 {
     int rank, n = 0;
     char word[32];
-    if (s[0] != '[' || sscanf(s, "[%31[a-z]%d]:%n", word, &rank, &n) != 2 || n == 0)
+    if (s[0] != '[' || sscanf(s, "[%31[a-z]%d]:%n", word, &rank, &n) != 2 || n == 0 || rank < 0)
         return NULL;
     if (strcmp(word, "rank") == 0)
         l->rank = rank;
@@ -276,10 +276,11 @@ void line_strip(char *text, struct context *c, struct line *l, struct model *m)
     if (c->host[0]) /* nearer than a prefix, which may be that of whoever printed the section */
         l->host = model_words(m, c->host);
     l->owner = l->host;
-    if (!*l->owner && l->rank != NOBODY)
-        l->owner = model_say(m, "rank %d", l->rank);
-    else if (!*l->owner && l->task != NOBODY)
-        l->owner = model_say(m, "task %d", l->task);
+    if (!*l->owner && (l->rank != NOBODY || l->task != NOBODY)) {
+        char words[24];
+        snprintf(words, sizeof words, l->rank != NOBODY ? "rank %d" : "task %d", l->rank != NOBODY ? l->rank : l->task);
+        l->owner = model_words(m, words);
+    }
 }
 
 /* ---- splitting ------------------------------------------------------------------------------------------- */

@@ -181,6 +181,8 @@ static const char *own_text(struct model *m, const char *text)
 struct fact *model_add(struct model *m, const struct fact *given)
 {
     struct fact f = *given;
+    f.rank = f.rank < 0 ? NOBODY : f.rank; /* a torn line may say anything */
+    f.peer = f.peer < 0 ? NOBODY : f.peer;
     f.host = model_words(m, f.host);
     f.name = model_words(m, f.name);
     f.value = model_words(m, f.value);

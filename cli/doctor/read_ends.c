@@ -55,7 +55,7 @@ static bool traceback(struct model *m, struct context *c, const struct line *l)
     const char *s = skip_blanks(l->text);
     struct span file, function;
     int64_t number;
-    unsigned slot = (unsigned)(l->rank == NOBODY ? TRACES - 1 : l->rank % (TRACES - 1));
+    unsigned slot = (unsigned)(l->rank < 0 ? TRACES - 1 : l->rank % (TRACES - 1));
     if (begins(s, "Traceback (most recent call last)")) {
         struct trace_state *t = state_of(m, c);
         t->of[slot].open = true;
@@ -83,7 +83,7 @@ static void exception(struct model *m, struct context *c, const struct line *l)
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     if (n < 5 || s[n] != ':' || !(memmem(s, n, "Error", 5) || memmem(s, n, "Exception", 9)) || memmem(s, n, "nccl", 4))
         return;
-    unsigned slot = (unsigned)(l->rank == NOBODY ? TRACES - 1 : l->rank % (TRACES - 1));
+    unsigned slot = (unsigned)(l->rank < 0 ? TRACES - 1 : l->rank % (TRACES - 1));
     struct fact f = fact_at(l, F_EXCEPTION);
     f.name = model_string(m, s, n);
     f.value = model_words(m, skip_blanks(s + n + 1));
@@ -156,6 +156,8 @@ static bool launcher_said(struct model *m, const struct line *l)
 {
     int64_t rank, code, pid = NOBODY;
     const char *s = l->text;
+    if (!has(s, "xit") && !begins(s, "srun:"))
+        return false;
     if (scan(s, "failed (exitcode: %d) local_rank: %d (pid: %d)", &code, &rank, &pid))
         return add_exit(m, l, NOBODY, code, pid, "torchrun");
     if ((scan(s, "rank %d exit status %d", &rank, &code) || scan(s, "rank %d exited with status %d", &rank, &code) || scan(s, "rank %d exited with code %d", &rank, &code) ||
