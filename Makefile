@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The common verbs, for hands that type make. Meson builds; see scripts/.
-.PHONY: all demo check bench install conform-all faults soak strangers
+.PHONY: all demo check bench install conform-all faults soak strangers demo-torch check-torch bench-torch
 all:
 	@scripts/build
 demo:
@@ -21,3 +21,10 @@ soak: all
 	@python3 tests/soak/soak.py --time $(or $(TIME),1h) --log build/soak.log $(SOAK) build/tests/soak/soak
 strangers: all
 	@build/tests/strangers/strangers --seconds $(or $(TIME),3m)
+# PyTorch: UNISONO_PYTHON says which Python has torch (default: python3).
+demo-torch: all
+	@scripts/with-torch examples/torch/demo.py $(DEMO)
+check-torch: all # PyTorch's own suite on gloo and on unisono; goes on where it was interrupted (SUITE=--fresh begins anew)
+	@scripts/with-torch tests/torch/suite.py $(SUITE)
+bench-torch: all
+	@scripts/with-torch bench/torch.py $(BENCH)

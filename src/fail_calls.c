@@ -155,6 +155,24 @@ static void add_shift(const uno_comm *c, int peer, const struct ledger_event *ow
                  "after that call whenever it was made before", ahead_rank, number, b, number, a);
 }
 
+/* Where the two calls stand in their programs, if a binding has said it; of the other rank only on this host. */
+static void add_sites(const uno_comm *c, int peer, char *text, size_t bytes)
+{
+    struct ledger_notes notes;
+    const char *before = "; ";
+    const int ranks[] = {c->rank, peer};
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        const struct net_region *region = c->regions[ranks[i]];
+        if (!region)
+            continue;
+        notes_read(ledger_notes(region), &notes);
+        size_t len = strlen(text);
+        if (notes.site[0] && len < bytes)
+            snprintf(text + len, bytes - len, "%srank %d at %.*s", before, ranks[i], LEDGER_SITE_BYTES - 1, notes.site);
+        before = notes.site[0] ? ", " : before;
+    }
+}
+
 uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
                           const uint64_t *passed)
 {
@@ -163,5 +181,6 @@ uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const st
         return UNO_ERR_MISMATCH;
     snprintf(text, sizeof text, "%s", err_text());
     add_shift(c, peer, own, e, text, sizeof text);
+    add_sites(c, peer, text, sizeof text);
     return err_set(UNO_ERR_MISMATCH, "%s", text);
 }

@@ -5,6 +5,7 @@
 #include "errors.cpp"
 #include "module.cpp"
 #include "p2p.cpp"
+#include "position.cpp"
 #include "queue.cpp"
 #include "scratch.cpp"
 #include "types.cpp"

@@ -9,6 +9,7 @@
 #include <pybind11/pybind11.h>
 
 #include <future>
+#include <unisono_watch.h>
 #include <unistd.h>
 
 namespace unisono {
@@ -161,6 +162,14 @@ void Backend::setTimeout(Millis limit)
     check(uno_comm_set_timeout(comm(), seconds(limit)));
 }
 
+void Backend::called_at(const char *site)
+{
+    if (site == site_)
+        return;
+    site_ = site;
+    check(uno_comm_set_call_site(comm_, site));
+}
+
 void Backend::set_deadline(Millis limit)
 {
     check(uno_comm_set_timeout(comm_, seconds(limit)));
@@ -284,7 +293,7 @@ std::string missing_ranks(c10d::Store &store, const std::vector<std::string> &ke
             missing += (count ? ", " : "") + std::to_string(r);
             count++;
         }
-    return missing.empty() ? missing : (count > 1 ? "ranks " : "rank ") + missing;
+    return missing.empty() ? missing : (count > 1 ? "Ranks " : "Rank ") + missing;
 }
 
 } // namespace
@@ -299,7 +308,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
         keys.push_back(base + std::to_string(r));
     store_->set(keys[rank_], bytes_of("here"));
     auto took = [&](const std::string &who) {
-        return c10::str("unisono: monitored_barrier: ", who, " did not come within ", limit.count(), " ms");
+        // In the words of gloo, for which people look.
+        return c10::str("unisono: ", who, " failed to pass monitoredBarrier in ", limit.count(), " ms; Rank ", rank_,
+                        " timed out in monitoredBarrier");
     };
     if (rank_ == 0) {
         std::string who = keys_come(*store_, keys, end) ? "" : missing_ranks(*store_, keys, size_, wait_all_ranks);
@@ -312,8 +323,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
     // Rank 0 decides at its own deadline, which may be a little later than ours.
     if (!keys_come(*store_, {verdict}, end + std::min(limit, Millis(5000)))) {
         bool rank_0_came = store_->check({keys[0]});
-        std::string who = rank_0_came ? missing_ranks(*store_, keys, size_, wait_all_ranks) : "rank 0";
-        std::rethrow_exception(error_of(UNO_ERR_TIMEOUT, took(who.empty() ? "the verdict of rank 0" : who)));
+        std::string who = rank_0_came ? missing_ranks(*store_, keys, size_, wait_all_ranks) : "Rank 0";
+        std::rethrow_exception(error_of(UNO_ERR_TIMEOUT, took(who.empty() ? "Rank 0" : who)));
     }
     std::string text = store_->get_to_str(verdict).substr(1);
     if (!text.empty())

@@ -103,6 +103,7 @@ class Backend : public c10d::Backend {
     uno_comm *comm();              // throws after shutdown
     void check(uno_err err);       // throws the library's sentence
     [[noreturn]] void fail(uno_err err, const std::string &text);
+    void called_at(const char *site); // of own_call_site, for the library's reports
     void set_deadline(Millis limit); // of operations that begin from now on
     template <class Body>
     void reduced(at::ScalarType type, const c10d::ReduceOp &op, const Body &body);
@@ -120,6 +121,7 @@ class Backend : public c10d::Backend {
     std::atomic<uno_comm *> comm_{nullptr};
     std::shared_ptr<Queue> queue_;
     Scratch scratch_in_, scratch_out_; // of whoever runs an operation of this group
+    const char *site_ = nullptr;   // last told; of whoever runs an operation
     std::atomic<uint64_t> sequence_{0};
     std::atomic<uint64_t> barriers_{0};
     std::mutex p2p_mutex_;

@@ -60,7 +60,8 @@ std::exception_ptr error_of(uno_err err, const std::string &text)
         first.swap(raised);
         return first;
     }
-    return std::make_exception_ptr(Error(err, text));
+    // torch's users look for this word, as gloo and nccl say it.
+    return std::make_exception_ptr(Error(err, err == UNO_ERR_TIMEOUT ? "a timeout passed: " + text : text));
 }
 
 void look_at_signals()

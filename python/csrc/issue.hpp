@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend.hpp"
+#include "position.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -17,7 +18,8 @@ WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs,
     auto work = c10::make_intrusive<QueuedWork>(rank_, call.op, title, title ? std::optional<Tensors>(inputs) : std::nullopt,
                                                 std::move(outputs), ++sequence_);
     bool own_deadline = call.timeout != c10d::kUnsetTimeout && call.timeout != options_->timeout;
-    auto whole = [this, own_deadline, timeout = call.timeout, body = std::move(body)] {
+    auto whole = [this, own_deadline, timeout = call.timeout, site = own_call_site(), body = std::move(body)] {
+        called_at(site);
         if (own_deadline)
             set_deadline(timeout);
         body();

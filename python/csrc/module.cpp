@@ -2,6 +2,7 @@
 /* module.cpp - what Python sees: unisono.torch._C. */
 #include "backend.hpp"
 #include "errors.hpp"
+#include "position.hpp"
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -28,6 +29,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.attr("built_for") = UNISONO_BUILT_FOR;
     m.def("library_version", &uno_version);
     m.def("create", &unisono::create, py::arg("options"), py::call_guard<py::gil_scoped_release>());
+    m.def("tell_positions", &unisono::tell_positions);
     m.def("set_error_classes", &unisono::set_error_classes);
     py::module_::import("torch.distributed");
     using Made = c10::intrusive_ptr<c10d::Backend>;

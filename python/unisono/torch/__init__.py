@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch backend: after `import unisono.torch`, init_process_group("unisono") and "cpu:unisono,cuda:nccl" work."""
 import datetime
+import os
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,9 @@ __all__ = ["AbortedError", "ArgumentError", "ExcludedError", "MismatchError", "P
            "monitored_barrier"]
 
 _C.set_error_classes(BY_CODE)
+# What is not the program's: torch, this package, and Python's own library.
+_C.tell_positions(":".join(os.path.dirname(os.path.dirname(f)) + "/" if f is __file__ else os.path.dirname(f) + "/"
+                           for f in (torch.__file__, __file__, os.__file__)))
 
 
 def _create(options, _backend_options):

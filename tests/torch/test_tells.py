@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors say where in whose Python program it happened, without the help of the rank that is missing."""
+import ctypes
+import re
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import unisono.torch
+from ranks import run
+
+
+def line_here(offset=0):
+    return sys._getframe(1).f_lineno + offset
+
+
+def reduces(tensor):
+    dist.all_reduce(tensor)
+
+
+def differing(rank, size):
+    if rank == 0:
+        here = line_here(2)
+        with pytest.raises(unisono.torch.MismatchError) as told:
+            dist.all_reduce(torch.ones(4))
+    else:
+        here = line_here(2)
+        with pytest.raises(unisono.torch.MismatchError) as told:
+            dist.broadcast(torch.ones(4), 0)
+    return here, str(told.value)
+
+
+def test_mismatch_names_both_call_sites():
+    results = run(2, differing)
+    for _, text in results:
+        for rank, (here, _) in enumerate(results):
+            assert f"rank {rank} at test_tells.py:{here} in differing" in text, text
+
+
+def asynchronous(rank, size):
+    """A call that runs later, on another thread, is told with the place where it was issued."""
+    first = torch.ones(1 << 20)
+    works = [dist.all_reduce(first, async_op=True) for _ in range(3)]
+    here = line_here(1)
+    works.append(dist.all_reduce(torch.ones(2 + rank), async_op=True))
+    dist_after = torch.ones(1)
+    with pytest.raises(unisono.torch.MismatchError) as told:
+        works[-1].wait()
+        dist.all_reduce(dist_after)
+    assert f"rank {rank} at test_tells.py:{here} in asynchronous" in str(told.value), told.value
+
+
+def test_asynchronous_call_site():
+    run(2, asynchronous)
+
+
+def sleeps_in_python(seconds):
+    time.sleep(seconds)
+
+
+def sleeps_in_c_with_the_lock(seconds):
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL keeps the interpreter's lock
+
+
+def spins(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def stalled(rank, size, how):
+    dist.barrier()
+    if rank == 1:
+        how(6.5)
+        return None
+    with pytest.raises(unisono.torch.TimeoutError) as told:
+        reduces(torch.ones(3))
+    return str(told.value)
+
+
+@pytest.mark.parametrize("how", [sleeps_in_python, sleeps_in_c_with_the_lock, spins])
+def test_missing_rank_is_found_in_its_program(how, monkeypatch):
+    monkeypatch.setenv("UNISONO_STALL", "1")
+    text = run(2, stalled, how, timeout_s=4)[0]
+    found = re.search(rf"rank 1\b.* in {how.__name__} at test_tells.py:(\d+)", text)
+    assert found, text
+    number = int(found[1])
+    assert 0 <= number - how.__code__.co_firstlineno <= 3, text
