@@ -21,4 +21,7 @@ struct fact nccl_fact(const struct nccl_line *n, enum fact_kind kind);
 /* Network and memory messages: true = known. */
 bool nccl_network(struct model *m, const struct nccl_line *n);
 
+/* A message of NCCL that something else prints without its frame (PyTorch's "Last error:"). */
+void nccl_message(struct model *m, const struct line *l, const char *msg);
+
 #endif

@@ -35,8 +35,8 @@ static bool row(struct model *m, const struct line *l)
     struct fact f = fact_at(l, F_BENCH);
     f.a = strtoll(at[0], NULL, 10);
     f.x = bus;
-    f.b = first + 3 < n ? (int64_t)strtod(at[first + 3], NULL) : 0;
-    f.c = first + 7 < n ? (int64_t)strtod(at[first + 7], NULL) : 0;
+    f.b = first + 3 < n ? whole(strtod(at[first + 3], NULL)) : 0;
+    f.c = first + 7 < n ? whole(strtod(at[first + 7], NULL)) : 0;
     f.value = model_words(m, at[2]);
     model_add(m, &f);
     return true;

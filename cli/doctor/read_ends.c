@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl.h"
 #include "torch.h"
 
 enum { TRACES = 128 };
@@ -156,6 +157,13 @@ static bool launcher_said(struct model *m, const struct line *l)
 {
     int64_t rank, code, pid = NOBODY;
     const char *s = l->text;
+    if (has(s, "oom_kill event") || has(s, "oom-kill event") || has(s, "OOMKilled")) {
+        struct fact f = fact_at(l, F_KILLED);
+        f.pid = NOBODY;
+        f.value = "cgroup";
+        model_add(m, &f);
+        return true;
+    }
     if (!has(s, "xit") && !begins(s, "srun:"))
         return false;
     if (scan(s, "failed (exitcode: %d) local_rank: %d (pid: %d)", &code, &rank, &pid))
@@ -201,7 +209,8 @@ static bool library_error(struct model *m, struct context *c, const struct line 
         f.name = "Last error";
         f.value = model_words(m, s);
         model_add(m, &f);
-        return false; /* the line is a message of NCCL without its frame; nobody else knows it */
+        nccl_message(m, l, s);
+        return true;
     }
     if (begins(s, "Last error:")) {
         state_of(m, c)->last_error = true;

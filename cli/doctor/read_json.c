@@ -111,9 +111,9 @@ static void bench(struct model *m, const char *file, json_t *v, int depth)
     if (json_object_get(v, "size") && json_object_get(out, bus)) {
         struct fact f = fact_of(F_BENCH);
         f.file = file;
-        f.a = (int64_t)real_at(v, "size");
+        f.a = whole(real_at(v, "size"));
         f.x = real_at(out, bus);
-        f.b = (int64_t)(json_object_get(out, "nwrong") ? real_at(out, "nwrong") : real_at(out, "wrong"));
+        f.b = whole(json_object_get(out, "nwrong") ? real_at(out, "nwrong") : real_at(out, "wrong"));
         f.text = model_say(m, "%lld bytes: %.2f GB/s, %lld wrong", (long long)f.a, f.x, (long long)f.b);
         model_add(m, &f);
         return;

@@ -276,6 +276,12 @@ static bool known(struct model *m, const struct nccl_line *n)
            nccl_network(m, n) || version(m, n->line, n, n->msg);
 }
 
+void nccl_message(struct model *m, const struct line *l, const char *msg)
+{
+    struct nccl_line n = {.line = l, .host = l->host, .pid = l->pid, .dev = NOBODY, .warn = true, .where = "", .msg = msg};
+    nccl_network(m, &n);
+}
+
 static bool read_line(struct model *m, struct context *c, const struct line *l)
 {
     struct nccl_line n;

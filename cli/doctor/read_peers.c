@@ -81,9 +81,15 @@ static bool others(struct model *m, const struct line *l, const char *s)
 {
     struct span name, ranks;
     struct fact f;
-    if (has(s, "missing ranks: ") && scan(s, "%w [missing ranks: %t]", &name, &ranks)) {
+    const char *missing = strstr(s, "[missing ranks: ");
+    if (missing && scan(missing, "[missing ranks: %t]", &ranks)) {
+        const char *end = missing, *from;
+        while (end > s && end[-1] == ' ')
+            end--;
+        for (from = end; from > s && from[-1] != ' ';)
+            from--;
         f = fact_at(l, F_STALLED_OPS);
-        f.name = keep(m, name);
+        f.name = model_string(m, from, (size_t)(end - from));
         f.value = keep(m, ranks);
         return add(m, f);
     }

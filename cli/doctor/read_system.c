@@ -328,8 +328,8 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
         unit = u[0];
         double scale = unit == 'G' ? 1 << 20 : unit == 'M' ? 1 << 10 : 1;
         f.name = "/dev/shm";
-        f.a = (int64_t)(all * scale);
-        f.b = (int64_t)(left * (u[2] == 'G' ? 1 << 20 : u[2] == 'M' ? 1 << 10 : 1));
+        f.a = whole(all * scale);
+        f.b = whole(left * (u[2] == 'G' ? 1 << 20 : u[2] == 'M' ? 1 << 10 : 1));
         return add(m, f);
     }
     return false;

@@ -23,11 +23,11 @@ static void take_group(struct model *m, const char *s, struct torch_line *t)
 {
     struct span id, words;
     int64_t rank;
-    if (scan(s, "PG GUID %t(%t)", &id, &words) && id.n < 64) {
-        t->group = model_string(m, id.p, id.n);
-        t->description = model_string(m, words.p, words.n);
-    } else if (scan(s, "PG GUID %w", &id)) {
-        t->group = model_string(m, id.p, id.n);
+    if (scan(s, "PG GUID %w", &id)) { /* 21 or 21(NAME) */
+        const char *open = memchr(id.p, '(', id.n);
+        t->group = model_string(m, id.p, open ? (size_t)(open - id.p) : id.n);
+        if (open && scan(open, "(%t)", &words))
+            t->description = model_string(m, words.p, words.n);
     } else if (scan(s, "[PG %w Rank %d]", &id, &rank)) {
         t->group = model_say(m, "PG %.*s", (int)id.n, id.p);
     }
@@ -62,8 +62,11 @@ static bool watchdog(struct model *m, const struct torch_line *t)
 {
     struct span op;
     int64_t seq, v;
-    if (!scan(t->msg, "WorkNCCL(SeqNum=%d, OpType=%w", &seq, &op))
-        return false;
+    if (!scan(t->msg, "WorkNCCL(SeqNum=%d, OpType=%w", &seq, &op)) {
+        if (!scan(t->msg, "WorkNCCL(OpType=%w", &op)) /* 1.13 and before */
+            return false;
+        seq = 0;
+    }
     struct fact f = torch_fact(t, F_WATCHDOG);
     f.name = t->group;
     f.more = t->description;
@@ -211,14 +214,15 @@ static bool wrapper(struct model *m, const struct torch_line *t)
 
 static bool monitored(struct model *m, const struct torch_line *t)
 {
-    struct span ranks;
     int64_t ms = 0;
-    if (!has(t->msg, "failed to pass monitoredBarrier") || !(scan(t->msg, "Ranks %t failed", &ranks) || scan(t->msg, "Rank %w", &ranks)))
+    const char *end = strstr(t->msg, " failed to pass monitoredBarrier"), *from = NULL;
+    for (const char *p = t->msg; end && (p = strstr(p, "Rank")) && p < end; p += 4)
+        from = p + 4 + strspn(p + 4, "s ");
+    if (!end || !from || from > end)
         return false;
     (void)scan(t->msg, "monitoredBarrier in %d ms", &ms);
-    const char *f_end = strstr(ranks.p, " failed");
     struct fact f = torch_fact(t, F_BARRIER_MISS);
-    f.name = model_string(m, ranks.p, f_end ? (size_t)(f_end - ranks.p) : ranks.n);
+    f.name = model_string(m, from, (size_t)(end - from));
     f.a = ms;
     model_add(m, &f);
     return true;

@@ -39,7 +39,8 @@ void rule_killed_for_memory(struct judge *j)
     EACH_FACT(j->m, F_KILLED, f)
         if (f->pid == k->pid && same_text(f->value, "cgroup"))
             cgroup = f->value;
-    struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed process %lld%s%s%s%s because memory ran out", (long long)k->pid, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
+    const char *process = k->pid == NOBODY ? "a process of the job" : model_say(j->m, "process %lld", (long long)k->pid);
+    struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed %s%s%s%s%s because memory ran out", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
                              *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
     explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
     EACH_FACT(j->m, F_KILLED, e)
@@ -180,6 +181,62 @@ void rule_closed_normally(struct judge *j)
             evidence(f, closed);
             consequence(j, f, "rank %d: connection closed by peer %s", closed->rank, closed->value);
             remedy(j, f, "keep what isend returns and call wait() on it; end with a barrier and destroy_process_group()");
+            return;
+        }
+}
+
+/* ---- an exception of the program's own ------------------------------------------------------------------------------------------------ */
+
+/* What a rank raises because another is gone, or what other rules read, is not its own. */
+static bool is_secondary(const struct fact *e)
+{
+    static const char *const words[] = {"NCCL", "nccl", "gloo", "Gloo", "Detected mismatch", "store", "Store", "Timed out", "timed out", "timeout", "Connection", "connection", "EADDRINUSE", "socket", "memory", "barrier", "rendezvous",
+                                        "Broken pipe", "process group"};
+    static const char *const names[] = {"DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ChildFailedError", "OutOfMemory", "RendezvousError", "SignalException", "KeyboardInterrupt", "ProcessExitedException",
+                                        "RayActorError", "RayTaskError", "TimeoutError", "BrokenPipeError", "ConnectionError"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (has(e->value, words[i]))
+            return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (has(e->name, names[i]))
+            return true;
+    return false;
+}
+
+void rule_exception(struct judge *j)
+{
+    const struct fact *first = NULL;
+    struct ranks raised = {0};
+    EACH_FACT(j->m, F_EXCEPTION, e)
+        if (!is_secondary(e)) {
+            first = !first || (e->time_s > 0 && first->time_s > 0 && e->time_s < first->time_s) ? e : first;
+            ranks_add(j->m, &raised, e->rank);
+        }
+    if (!first)
+        return;
+    bool waited = fact_seen(j->m, F_WATCHDOG) || fact_seen(j->m, F_PEER_CLOSED) || fact_seen(j->m, F_CONNECT) || fact_seen(j->m, F_EXIT) || fact_seen(j->m, F_OP);
+    const char *who = raised.n ? model_say(j->m, "R%s", ranks_say(j->m, &raised) + 1) : "A rank";
+    struct finding *f = find(j, waited ? CAUSE - 10 : LIKELY - 5, waited ? 0.8 : 0.65, "%s ended with %s%s%s", who, first->name, *first->extra ? " at " : "", first->extra);
+    explain(j, f, "It says: %s. What the others report comes after it: they wait for a rank that is no longer there.", first->value);
+    evidence(f, first);
+    tell_victims(j, f);
+    remedy(j, f, "correct what raises it%s%s; let the process end at once (no handler that goes on), so that the others are told", *first->more ? " in " : "", first->more);
+}
+
+/* ---- a warning of the library that no rule knows ------------------------------------------------------------------------------------------ */
+
+void rule_call_failed(struct judge *j)
+{
+    EACH_FACT(j->m, F_WARNED, w)
+        EACH_FACT(j->m, F_UNWOUND, u) {
+            if (u->pid != w->pid || !same_text(u->host, w->host) || u->order < w->order)
+                continue;
+            static const char *const codes[] = {"success", "a CUDA or HIP call failed", "a system call failed", "internal error", "invalid argument", "invalid usage", "a remote process or the network failed", "in progress", "time-out"};
+            struct finding *f = find(j, SYMPTOM + 2, 0.5, "%s failed (%s) after the warning: %s", who_says(j->m, w), codes[u->a < 9 ? u->a : 3], w->name);
+            explain(j, f, "The first warning above lines of the form 'file:line -> %lld' is the cause, these lines are only its way up.", (long long)u->a);
+            evidence(f, w);
+            evidence(f, u);
+            remedy(j, f, "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV and read what that process prints before this line");
             return;
         }
 }

@@ -147,6 +147,31 @@ void rule_queue_pair(struct judge *j)
     remedy(j, f, "on a rail-only network: NCCL_CROSS_NIC=0, and the same card order on all hosts");
 }
 
+/* ---- a port that went down, and errors that other layers tell ------------------------------------------------------------------------------ */
+
+void rule_port_down(struct judge *j)
+{
+    const struct fact *e = first_of(j->m, F_LINK_EVENT);
+    if (!e || fact_seen(j->m, F_COMPLETION)) /* then the completion is told, with this as its evidence */
+        return;
+    struct finding *f = find(j, LIKELY - 5, 0.7, "A network port%s%s went down%s%s", *e->name ? ", " : "", e->name, *e->host ? " on " : "", e->host);
+    explain(j, f, "It says: %s. Work that is under way over it fails or waits, on other hosts, too.", e->value);
+    evidence(f, e);
+    remedy(j, f, "cable, transceiver, switch port: ibstat, mlxlink -d DEVICE -c, dmesg | grep mlx5; NCCL_IB_TIMEOUT=22 outlives short flaps");
+}
+
+void rule_ucx(struct judge *j)
+{
+    const struct fact *u = first_of(j->m, F_UCX);
+    if (!u)
+        return;
+    bool none = has(u->name, "no active messages transport") || has(u->name, "Destination is unreachable");
+    struct finding *f = find(j, none ? LIKELY : SYMPTOM, none ? 0.75 : 0.5, none ? "UCX finds no transport between two processes: %s" : "UCX reports: %s", u->name);
+    explain(j, f, "Its transports (UCX_TLS, UCX_NET_DEVICES) must be there on both sides, and reach each other.");
+    evidence(f, u);
+    remedy(j, f, "ucx_info -d on both hosts; UCX_NET_DEVICES=all UCX_TLS=all to see whether it then runs; name the devices that both have");
+}
+
 /* ---- cards that only some have ------------------------------------------------------------------------------------------------------------ */
 
 /* Each host with the cards that its list shows. */

@@ -336,6 +336,86 @@ void rule_dump_missing(struct judge *j)
     remedy(j, f, "read the last lines of %s, and its host's dmesg; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks", ranks_say(j->m, &missing));
 }
 
+/* ---- others who say who is missing -------------------------------------------------------------------------------------------------- */
+
+void rule_barrier_missed(struct judge *j)
+{
+    const struct fact *b = first_of(j->m, F_BARRIER_MISS), *s = first_of(j->m, F_STALLED_OPS);
+    if (!b && !s)
+        return;
+    struct ranks missing = {0};
+    const struct fact *w = b ? b : s;
+    ranks_add_list(j->m, &missing, b ? b->name : s->value);
+    if (!missing.n)
+        return;
+    struct finding *f = find(j, LIKELY + 5, 0.85, "R%s did not come to %s", ranks_say(j->m, &missing) + 1, b ? "a monitored barrier" : model_say(j->m, "the reduction of %s", s->name));
+    explain(j, f, b ? "All others were there%s." : "All others had submitted it%s.", b && b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
+    evidence(f, w);
+    tell_busy(j, f, &missing);
+    remedy(j, f, "look at what %s doing: py-spy dump --pid PID; a branch that only some ranks take, or uneven input", missing.n == 1 ? "it is" : "they are");
+}
+
+/* Gloo says how long it waited, and not for whom. */
+void rule_gloo_waited(struct judge *j)
+{
+    const struct fact *g = first_of(j->m, F_GLOO_TIMEOUT);
+    struct ranks waiting = {0};
+    if (!g)
+        return;
+    EACH_FACT(j->m, F_GLOO_TIMEOUT, k)
+        ranks_add(j->m, &waiting, k->rank);
+    struct finding *f = find(j, SYMPTOM + 3, 0.5, "%s waited %lld s in Gloo for a peer that did not %s", waiting.n ? model_say(j->m, "R%s", ranks_say(j->m, &waiting) + 1) : "A rank", (long long)g->a / 1000, same_text(g->value, "send") ? "take what was sent" : "send");
+    explain(j, f, "The line does not say for whom. Who printed nothing, or something else, is to be looked at: uneven numbers of batches, or a rank still at work.");
+    evidence(f, g);
+    struct ranks none = {0};
+    tell_busy(j, f, &none);
+    remedy(j, f, "compare how many steps each rank has made; py-spy dump the ranks that did not print this");
+}
+
+void rule_ras_missing(struct judge *j)
+{
+    struct ranks missing = {0};
+    const struct fact *one = NULL;
+    bool dead = false;
+    EACH_FACT(j->m, F_RAS_MISSING, r) {
+        ranks_add(j->m, &missing, r->rank);
+        one = one ? one : r;
+        dead = dead || same_text(r->value, "dead");
+    }
+    if (!one)
+        return;
+    const char *who = missing.n ? model_say(j->m, "R%s", ranks_say(j->m, &missing) + 1) : model_say(j->m, "%lld process%s", (long long)one->b, one->b == 1 ? "" : "es");
+    struct finding *f = find(j, LIKELY, dead ? 0.85 : 0.7, "%s %s to RAS: %s", who, missing.n == 1 || one->b == 1 ? "does not answer" : "do not answer", dead ? "considered dead" : "ended, or cut off");
+    explain(j, f, "RAS asks the processes themselves; who does not answer has ended, stands still as a whole, or cannot be reached.");
+    evidence(f, one);
+    remedy(j, f, "look at those processes and their hosts; ncclras -v lists them with host and process number");
+}
+
+/* Communicators that were begun by some, where something says that the job stands. */
+void rule_init_absent(struct judge *j)
+{
+    bool stands = fact_seen(j->m, F_WATCHDOG) || fact_seen(j->m, F_CONNECT) || fact_seen(j->m, F_EXCEPTION) || fact_seen(j->m, F_EXIT) || fact_seen(j->m, F_HEARTBEAT);
+    const struct fact *one = first_of(j->m, F_INIT);
+    struct ranks begun = {0}, missing = {0};
+    if (!stands || !one || one->a > 1 << 16)
+        return;
+    EACH_FACT(j->m, F_INIT, i)
+        if (same_text(i->name, one->name)) {
+            if (i->b)
+                return;
+            ranks_add(j->m, &begun, i->rank);
+        }
+    for (int r = 0; r < one->a; r++)
+        if (!ranks_has(&begun, r))
+            ranks_add(j->m, &missing, r);
+    if (!missing.n || missing.n > begun.n)
+        return;
+    struct finding *f = find(j, SYMPTOM + 8, 0.55, "R%s of %lld never began communicator %s, in which the others wait", ranks_say(j->m, &missing) + 1, (long long)one->a, one->name);
+    explain(j, f, "Those that began it printed Init START and no COMPLETE; the library waits for the rest without a limit.");
+    evidence(f, one);
+    remedy(j, f, "read the logs of %s from the start: did they get that far, on which GPU, with which address of rank 0?", ranks_say(j->m, &missing));
+}
+
 /* ---- RAS: some are behind ------------------------------------------------------------------------------------------------------------ */
 
 void rule_rank_behind(struct judge *j)

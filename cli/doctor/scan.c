@@ -28,6 +28,12 @@ bool span_is(struct span s, const char *word)
     return strlen(word) == s.n && memcmp(s.p, word, s.n) == 0;
 }
 
+int64_t whole(double v)
+{
+    const double most = 4611686018427387904.0;
+    return !(v == v) ? 0 : v > most ? (int64_t)most : v < -most ? -(int64_t)most : (int64_t)v;
+}
+
 const char *skip_blanks(const char *s)
 {
     while (*s == ' ' || *s == '\t')

@@ -27,4 +27,7 @@ bool has(const char *s, const char *part);      /* case matters */
 bool has_nocase(const char *s, const char *part);
 const char *skip_blanks(const char *s);
 
+/* The whole number nearest below, whatever a torn line says: at most 2^62, NaN is 0. */
+int64_t whole(double v);
+
 #endif
