@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rules_test.py UNISONO RULES.TXT RULES.DEF - every rule has an input that it must find (its kind first, the patterns in what it says) and a near
-miss in which nothing of its kind may be found."""
+"""rules_test.py UNISONO RULES.TXT RULES.DEF DOCTOR.MD - every kind has its section in the documentation, and every rule has an input that it must
+find (its kind first, the patterns in what it says) and a near miss in which nothing of its kind may be found."""
 import os
 import re
 import sys
@@ -53,12 +53,16 @@ def judge(found, way, expected):
 
 
 def main():
-    unisono, inputs, table = sys.argv[1:4]
+    unisono, inputs, table, page = sys.argv[1:5]
     with open(inputs, encoding="utf-8") as f:
         every = sections(f.read())
     with open(table, encoding="utf-8") as f:
         rules = re.findall(r'^RULE\("([\w-]+)",\s*(\w+),', f.read(), re.M)
-    wrong = ["%s has no input that %s" % (rule, way) for _, rule in rules for way in ("fires", "misses") if not any(s[0] == rule and s[1] == way for s in every)]
+    with open(page, encoding="utf-8") as f:
+        told = set(re.findall(r"^### ([\w-]+)$", f.read(), re.M))
+    wrong = ["docs/doctor.md has no section " + k for k in sorted({k for k, _ in rules} - told)]
+    wrong += ["docs/doctor.md has a section %s, which no rule finds" % k for k in sorted(told - {k for k, _ in rules} - {"none"})]
+    wrong += ["%s has no input that %s" % (rule, way) for _, rule in rules for way in ("fires", "misses") if not any(s[0] == rule and s[1] == way for s in every)]
     for rule, way, expected, files, number in every:
         why = judge(run(unisono, files), way, expected)
         if why:
