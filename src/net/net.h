@@ -335,6 +335,9 @@ bool net_region_check(const struct net_region *r, int size); /* a peer's region,
 static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
 static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
 static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *)r + r->offset_p2p_ledger; }
+/* Where its parts are, computed from its size alone, for readers that its owner may lie to now and later. false: no region of so many bytes. */
+struct net_region_parts { int size; void *ledger, *p2p_ledger, *notes; int32_t *job_ranks; struct net_passed *passed; };
+bool net_region_locate(struct net_region *r, uint64_t bytes, struct net_region_parts *parts);
 /* NET_NOTES_BYTES for watch (struct ledger_notes), and behind them the job rank of every rank. */
 #define NET_NOTES_BYTES 1024
 static inline void *net_region_notes(const struct net_region *r) { return (char *)(uintptr_t)r + r->offset_notes; }

@@ -77,6 +77,19 @@ bool net_region_check(const struct net_region *r, int size)
            r->offset_slate == want.offset_slate && r->offset_passed == want.offset_passed;
 }
 
+bool net_region_locate(struct net_region *r, uint64_t bytes, struct net_region_parts *parts)
+{
+    struct net_region want;
+    char *base = (char *)r;
+    int size = (int)*(volatile uint32_t *)&r->size;
+    if (bytes < sizeof *r || size < 1 || bytes < lay_out(size, &want) || !net_region_check(r, size))
+        return false;
+    *parts = (struct net_region_parts){.size = size, .ledger = base + want.offset_ledger, .p2p_ledger = base + want.offset_p2p_ledger,
+                                       .notes = base + want.offset_notes, .job_ranks = (int32_t *)(base + want.offset_notes + NET_NOTES_BYTES),
+                                       .passed = (struct net_passed *)(base + want.offset_passed)};
+    return true;
+}
+
 void net_ring_sleeper(struct net_region *r)
 {
     atomic_fetch_add_explicit(&r->bell, 1, memory_order_release); /* pairs with the acquire in net_doze_begin */

@@ -176,13 +176,15 @@ static uno_err map_locked(const struct net_segment_ref *ref, void **base)
 {
     if (ref->pid == getpid())
         for (struct net_segment *s = own; s; s = s->next)
-            if (same_segment(&s->ref, ref)) {
+            if (same_segment(&s->ref, ref) && s->ref.bytes == ref->bytes) {
                 s->users++;
                 *base = s->base;
                 return UNO_OK;
             }
     for (struct mapping *m = mapped; m; m = m->next)
         if (same_segment(&m->ref, ref)) {
+            if (m->ref.bytes != ref->bytes)
+                return err_set(UNO_ERR_UNREACHABLE, "process %d gives a segment two sizes", ref->pid);
             m->users++;
             *base = m->base;
             return UNO_OK;

@@ -80,7 +80,7 @@ static struct record_comm *find_comm(const struct records *rec, uint64_t id, int
 /* The owner has destroyed it: its newest event is kept, its memory is not. */
 static void note_destroyed(const struct records *rec, struct record_comm *c)
 {
-    if (report_comm(c->region, rec->page, 1, &c->last) != UNO_OK)
+    if (report_comm(c, rec->page, 1, &c->last) != UNO_OK)
         c->last = (struct verdict_comm){.id = c->id, .rank = c->rank};
     c->last.destroyed = true;
     net_segment_unmap(&c->ref);
@@ -108,13 +108,12 @@ static void map_comm(struct records *rec, uint64_t id, int32_t rank, const struc
     void *base;
     if (mem_grow(&rec->comms, &rec->cap, rec->ncomms + 1, sizeof *rec->comms) != UNO_OK || net_segment_map(ref, &base) != UNO_OK)
         return; /* its owner has ended, or memory has: the rest is told */
-    struct net_region *r = base;
-    int32_t size = (int32_t)r->size;
-    if (size < 1 || ref->bytes < net_region_bytes(size) || !net_region_check(r, size)) {
+    struct net_region_parts parts;
+    if (!net_region_locate(base, ref->bytes, &parts)) {
         net_segment_unmap(ref);
         return;
     }
-    rec->comms[rec->ncomms++] = (struct record_comm){.id = id, .rank = rank, .ref = *ref, .region = r};
+    rec->comms[rec->ncomms++] = (struct record_comm){.id = id, .rank = rank, .ref = *ref, .region = base, .parts = parts, .notes = parts.notes};
 }
 
 /* Take over what the board says now. */
@@ -268,7 +267,7 @@ SEQLOCK_READER int32_t records_caller(const struct records *rec)
     for (size_t i = 0; i < rec->ncomms; i++) {
         if (!rec->comms[i].region)
             continue;
-        struct ledger_notes *n = ledger_notes(rec->comms[i].region);
+        struct ledger_notes *n = rec->comms[i].notes;
         if (n->tid != 0 && n->tid != INT32_MIN && (tid == 0 || n->noted_ns > newest)) { /* one word; a wrong one only costs the answer */
             tid = abs(n->tid);
             newest = n->noted_ns;
@@ -303,7 +302,7 @@ static void look_at(struct watch *w, struct peer *p)
     int32_t tid = rec->page ? records_caller(rec) : 0;
     for (size_t i = 0; i < rec->ncomms; i++)
         if (rec->comms[i].region)
-            rec->comms[i].moves = atomic_load_explicit(&ledger_notes(rec->comms[i].region)->moves, memory_order_relaxed);
+            rec->comms[i].moves = atomic_load_explicit(&rec->comms[i].notes->moves, memory_order_relaxed);
     proc_look_begin(&rec->look, p->eye.pid, tid);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
     memset(rec->asked, 0, sizeof rec->asked);
@@ -319,8 +318,8 @@ SEQLOCK_READER static bool sleeps_inside(const struct records *rec, int32_t tid,
 {
     for (size_t i = 0; i < rec->ncomms; i++) {
         const struct net_region *r = rec->comms[i].region;
-        if (r && atomic_load_explicit(&r->sleeping, memory_order_relaxed) && ledger_notes(r)->tid == tid &&
-            ledger_notes(r)->noted_ns + NOTED_NS > now)
+        if (r && atomic_load_explicit(&r->sleeping, memory_order_relaxed) && rec->comms[i].notes->tid == tid &&
+            rec->comms[i].notes->noted_ns + NOTED_NS > now)
             return true;
     }
     return false;
@@ -405,9 +404,9 @@ static bool waits_inside(const struct records *rec)
     for (size_t i = 0; i < rec->ncomms; i++) {
         struct ledger_notes n;
         struct ledger_event e;
-        if (!rec->comms[i].region || !ledger_newest(net_region_ledger(rec->comms[i].region), &e) || e.state != LEDGER_RUNNING)
+        if (!rec->comms[i].region || !ledger_newest(rec->comms[i].parts.ledger, &e) || e.state != LEDGER_RUNNING)
             continue;
-        notes_read(ledger_notes(rec->comms[i].region), &n);
+        notes_read(rec->comms[i].notes, &n);
         if (n.tid == rec->look.tid && n.wait_number == atomic_load_explicit(&e.number, memory_order_relaxed))
             return true;
     }
@@ -427,7 +426,7 @@ static void fill_position(const struct records *rec, struct verdict_process *v, 
         struct ledger_notes n;
         if (!rec->comms[i].region)
             continue;
-        notes_read(ledger_notes(rec->comms[i].region), &n);
+        notes_read(rec->comms[i].notes, &n);
         if (n.site[0])
             snprintf(v->python, sizeof v->python, "last seen at %.80s", n.site);
     }
@@ -510,7 +509,7 @@ static uno_err copy_last(const struct verdict_comm *from, struct verdict_comm *t
 static void see_motion(const struct record_comm *c, struct verdict_comm *v, uint64_t look_ns)
 {
     if (v->nevents && v->events[v->nevents - 1].state == VERDICT_RUNNING && look_ns &&
-        atomic_load_explicit(&ledger_notes(c->region)->moves, memory_order_relaxed) != c->moves)
+        atomic_load_explicit(&c->notes->moves, memory_order_relaxed) != c->moves)
         v->events[v->nevents - 1].moved_ns = clock_ns();
 }
 
@@ -518,7 +517,7 @@ static void see_motion(const struct record_comm *c, struct verdict_comm *v, uint
 static bool belongs_to(const struct record_comm *c, int32_t job_rank)
 {
     if (c->region)
-        return ledger_notes(c->region)->job_rank == job_rank;
+        return c->notes->job_rank == job_rank;
     return (c->last.members && c->rank < c->last.size ? c->last.members[c->rank] : c->rank) == job_rank;
 }
 
@@ -534,7 +533,7 @@ static uno_err fill_comms(struct peer *p, uint32_t events, uint64_t look_ns, str
         if (!belongs_to(c, out->rank))
             continue;
         out->ncomms++; /* also on failure: what hangs on it is freed with *out */
-        TRY(c->region ? report_comm(c->region, rec->page, events, v) : copy_last(&c->last, v));
+        TRY(c->region ? report_comm(c, rec->page, events, v) : copy_last(&c->last, v));
         if (v->size == 0)
             *v = out->comms[--out->ncomms]; /* nothing is known of it */
         else if (c->region)

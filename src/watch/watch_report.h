@@ -21,6 +21,8 @@ struct record_comm {          /* a communicator of a process of this host */
     int32_t rank;
     struct net_segment_ref ref;
     struct net_region *region;    /* mapped; NULL once it was destroyed */
+    struct net_region_parts parts; /* of it, as checked then: its owner may be broken, and write there what it likes */
+    struct ledger_notes *notes;   /* one of them */
     uint64_t moves;               /* when the look began */
     struct verdict_comm last;     /* destroyed: what it was then, with its newest event */
 };
@@ -84,7 +86,7 @@ uint64_t report_ready_ns(const struct watch *w);     /* when the look that was b
  * this host; UNO_ERR_MEMORY. */
 uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_rank *out);
 
-/* From a region alone, as the watch above uses it and tools may: page may be NULL. UNO_ERR_MEMORY. */
-uno_err report_comm(const struct net_region *region, const struct board_page *page, uint32_t events, struct verdict_comm *out);
+/* A communicator whose region is mapped; page may be NULL. UNO_ERR_MEMORY. */
+uno_err report_comm(const struct record_comm *c, const struct board_page *page, uint32_t events, struct verdict_comm *out);
 
 #endif

@@ -48,10 +48,10 @@ static void add_wait(struct verdict_event *v, const struct ledger_notes *n, cons
         v->blocks = n->tid > 0 ? VERDICT_PROGRAM_WAITS : n->tid < 0 ? VERDICT_PROGRAM_GOES_ON : VERDICT_BLOCKS_UNKNOWN;
 }
 
-static uno_err fill_events(const struct net_region *r, const struct ledger_notes *n, const struct board_page *page, uint32_t most,
+static uno_err fill_events(const struct record_comm *c, const struct ledger_notes *n, const struct board_page *page, uint32_t most,
                            struct verdict_comm *out)
 {
-    const struct ledger_event *ring = net_region_ledger((struct net_region *)(uintptr_t)r);
+    const struct ledger_event *ring = c->parts.ledger;
     struct ledger_event newest, e;
     if (!ledger_newest(ring, &newest))
         return UNO_OK;
@@ -71,7 +71,7 @@ static uno_err fill_events(const struct net_region *r, const struct ledger_notes
             out->nevents = 0;
     struct verdict_event *last = &out->events[out->nevents++];
     fill_event(last, &newest, page);
-    add_wait(last, n, r);
+    add_wait(last, n, c->region);
     if (n->site[0])
         snprintf(last->site, sizeof last->site, "%.47s", n->site);
     if (last->wait_since_ns)
@@ -96,9 +96,9 @@ static void fill_message(struct verdict_p2p *v, const struct ledger_p2p *e, cons
 }
 
 /* Sends and receives that have not ended. */
-static uno_err fill_p2p(const struct net_region *r, const struct board_page *page, struct verdict_comm *out)
+static uno_err fill_p2p(const struct record_comm *c, const struct board_page *page, struct verdict_comm *out)
 {
-    const struct ledger_p2p *ring = net_region_p2p_ledger((struct net_region *)(uintptr_t)r);
+    const struct ledger_p2p *ring = c->parts.p2p_ledger;
     struct ledger_p2p *open = NULL;
     size_t n = 0, cap = 0;
     for (int i = 0; i < NET_LEDGER_EVENTS; i++) {
@@ -166,9 +166,9 @@ static uno_err fill_calls(const struct ledger_notes *n, const struct board_page 
 }
 
 /* The counts per rank of its newest v-form, if it passed all the same everywhere; of as many ranks as a record tells. */
-static uno_err fill_passed(const struct net_region *r, struct verdict_comm *out)
+static uno_err fill_passed(const struct record_comm *c, struct verdict_comm *out)
 {
-    const struct net_passed *p = net_region_passed((struct net_region *)(uintptr_t)r);
+    const struct net_passed *p = c->parts.passed;
     uint32_t number = atomic_load_explicit(&p->number, memory_order_acquire); /* pairs with the release in fail_passed_write */
     uint32_t n = MIN((uint32_t)out->size, VERDICT_MOST_PASSED);
     if (number == 0)
@@ -186,9 +186,9 @@ static uno_err fill_passed(const struct net_region *r, struct verdict_comm *out)
     return UNO_OK;
 }
 
-static uno_err fill_members(const struct net_region *r, struct verdict_comm *out)
+static uno_err fill_members(const struct record_comm *c, struct verdict_comm *out)
 {
-    const int32_t *job_ranks = net_region_job_ranks(r);
+    const int32_t *job_ranks = c->parts.job_ranks;
     out->members = mem_array((size_t)out->size, sizeof *out->members);
     if (!out->members)
         return UNO_ERR_MEMORY;
@@ -210,21 +210,21 @@ static void fill_failure(const struct net_region *r, struct verdict_comm *out)
     snprintf(out->failed_text, sizeof out->failed_text, "%.*s", (int)sizeof out->failed_text - 1, r->abort_text);
 }
 
-static uint32_t newest_number(const struct net_region *r)
+static uint32_t newest_number(const struct record_comm *c)
 {
     struct ledger_event e;
-    bool any = ledger_newest(net_region_ledger((struct net_region *)(uintptr_t)r), &e);
+    bool any = ledger_newest(c->parts.ledger, &e);
     return any ? atomic_load_explicit(&e.number, memory_order_relaxed) : 0; /* this function's own */
 }
 
-uno_err report_comm(const struct net_region *r, const struct board_page *page, uint32_t events, struct verdict_comm *out)
+uno_err report_comm(const struct record_comm *c, const struct board_page *page, uint32_t events, struct verdict_comm *out)
 {
     struct ledger_notes n;
     memset(out, 0, sizeof *out);
     out->failed_rank = -1;
-    uint32_t newest = newest_number(r);
-    notes_read(ledger_notes(r), &n);
-    if (!atomic_load_explicit(&n.ready, memory_order_relaxed) || n.size != (int32_t)r->size || n.rank < 0 || n.rank >= n.size)
+    uint32_t newest = newest_number(c);
+    notes_read(c->notes, &n);
+    if (!atomic_load_explicit(&n.ready, memory_order_relaxed) || n.size != c->parts.size || n.rank < 0 || n.rank >= n.size)
         return UNO_OK; /* not whole yet: nothing is said of it */
     out->id = n.comm_id;
     out->epoch = n.epoch;
@@ -237,15 +237,15 @@ uno_err report_comm(const struct net_region *r, const struct board_page *page, u
     out->receives = atomic_load_explicit(&n.received.messages, memory_order_relaxed);
     out->received_bytes = atomic_load_explicit(&n.received.bytes, memory_order_relaxed);
     /* acquire: the last event before it; pairs with the release of who finalizes */
-    out->destroyed = atomic_load_explicit(&r->goodbye, memory_order_acquire) != 0;
-    TRY(fill_members(r, out));
-    TRY(fill_events(r, &n, page, MAX(events, 1u), out));
-    TRY(fill_passed(r, out));
-    TRY(fill_p2p(r, page, out));
+    out->destroyed = atomic_load_explicit(&c->region->goodbye, memory_order_acquire) != 0;
+    TRY(fill_members(c, out));
+    TRY(fill_events(c, &n, page, MAX(events, 1u), out));
+    TRY(fill_passed(c, out));
+    TRY(fill_p2p(c, page, out));
     if (queue_follows(&n, newest, out))
         TRY(fill_calls(&n, page, out));
     else
         out->left_out += n.queued;
-    fill_failure(r, out);
+    fill_failure(c->region, out);
     return UNO_OK;
 }
