@@ -52,11 +52,29 @@ static size_t complaints(const struct report *r)
 
 /* ---- for people -------------------------------------------------------------------------------------- */
 
+/* With its unit, and so that it can be read as a value again. */
+static const char *with_unit(const uno_setting *s, char *buf, size_t buf_bytes)
+{
+    char *end, size[32];
+    unsigned long long bytes = strtoull(s->value, &end, 10);
+    bool number = *s->value && *end == 0;
+    if (strcmp(s->kind, "bytes") == 0 && number && bytes >= 1024)
+        snprintf(buf, buf_bytes, "%s bytes = %s", s->value, out_bytes(size, sizeof size, bytes));
+    else if (strcmp(s->kind, "bytes") == 0 && number)
+        snprintf(buf, buf_bytes, bytes ? "%s bytes" : "%s", s->value);
+    else if (strcmp(s->kind, "seconds") == 0 && strcmp(s->source, "illegal") != 0)
+        snprintf(buf, buf_bytes, "%s s", s->value);
+    else
+        snprintf(buf, buf_bytes, "%s", *s->value ? s->value : "-");
+    return buf;
+}
+
 static void print_setting(const uno_setting *s, bool all, int width)
 {
+    char value[512];
     bool chosen = strcmp(s->source, "default") != 0, illegal = strcmp(s->source, "illegal") == 0;
     printf("  %s%-*s  %s%s", out_colour(stdout, illegal ? OUT_RED : chosen ? OUT_BOLD : OUT_PLAIN), width, s->name,
-           *s->value ? s->value : "-", out_colour(stdout, OUT_PLAIN));
+           with_unit(s, value, sizeof value), out_colour(stdout, OUT_PLAIN));
     if (!illegal)
         printf("  %s(%s)%s", out_colour(stdout, OUT_DIM), s->source, out_colour(stdout, OUT_PLAIN));
     putchar('\n');

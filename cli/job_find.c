@@ -242,6 +242,10 @@ int job_find(const struct job_wanted *w, struct job_found *found)
 {
     int64_t pid;
     *found = (struct job_found){0};
+    bool files = w->what && access(w->what, F_OK) == 0;
+    if (!files && access("/proc/self", F_OK) != 0)
+        return out_error(w->command, "/proc is not mounted here, and without it no process can be found or looked at; `mount -t proc proc /proc` "
+                         "helps, and records of a job that is over can be read (`unisono %s DIR`)", strcmp(w->command, "top") == 0 ? "why" : w->command);
     if (!w->what)
         return find_live(w, 0, found);
     if (access(w->what, F_OK) != 0 && w->what[strspn(w->what, "0123456789")] == 0 && w->what[0])

@@ -357,6 +357,12 @@ class Words(unittest.TestCase):
         self.assertEqual(rc, 2)
         self.assertIn("port %s is in use" % port, err)
 
+    def test_doctor_says_units(self):
+        p = subprocess.run([UNISONO, "doctor", "--env"], capture_output=True, text=True, timeout=LIMIT, check=False,
+                           env={"PATH": os.environ["PATH"], "UNISONO_MEMORY_LIMIT": "3M"})
+        self.assertRegex(p.stdout, r"(?m)^  UNISONO_MEMORY_LIMIT +3145728 bytes = 3 MB  \(")
+        self.assertRegex(p.stdout, r"(?m)^  UNISONO_STALL +5 s  \(")
+
     def test_help(self):
         rc, out, _ = run("--help")
         self.assertEqual(rc, 0)

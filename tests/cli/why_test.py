@@ -298,6 +298,20 @@ class Bad(unittest.TestCase):
             self.assertEqual((rc, out), (2, ""))
             self.assertIn("no process of this user on this host is in a job", err)
 
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("unshare"), "needs root, to take /proc away")
+    def test_without_proc(self):
+        """The first line says why nothing is known, not that there is no job."""
+        beside = os.path.join(os.path.dirname(os.path.abspath(UNISONO)), "..", "src")  # the loader finds $ORIGIN through /proc
+        env = dict(os.environ, LD_LIBRARY_PATH=beside)
+        for words in (["why"], ["why", "1"], ["top", "--once"]):
+            script = 'mount -t tmpfs none /proc && exec "$@"'
+            p = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", UNISONO, *words], capture_output=True, text=True, timeout=LIMIT, check=False,
+                               env=env)
+            if "mount:" in p.stderr or "unshare:" in p.stderr:
+                self.skipTest("no namespace of mounts: " + p.stderr)
+            self.assertEqual((p.returncode, p.stdout), (2, ""), p.stderr)
+            self.assertRegex(p.stderr.splitlines()[0], r"^unisono (why|top): /proc is not mounted here, and without it no process can be found")
+
     def test_options(self):
         self.refused(["why", "--frobnicate"], r"there is no option --frobnicate")
         self.refused(["why", "1", "2"], r'"2" is one too many')
