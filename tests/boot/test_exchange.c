@@ -252,6 +252,48 @@ static void a_wrong_secret_is_refused_at_once(void **state)
     processes_free(&p);
 }
 
+/* As rank 1 of 2: knows the secret, says who it is or not even that, and then nothing for ever. */
+static int silent_member(bool says_who)
+{
+    struct { struct boot_frame head; struct boot_who who; } join = {.head = {.type = BOOT_JOIN, .bytes = sizeof join.who}};
+    struct auth_session a;
+    struct auth_key key;
+    struct boot_id in;
+    uint64_t job;
+    int fd;
+    assert_int_equal(boot_id_read(&id, &in), UNO_OK);
+    boot_id_key(&id, &key, &job);
+    struct sock_addr to = {.len = sizeof to.u.in};
+    to.u.in.sin_family = AF_INET;
+    to.u.in.sin_port = htons(in.port);
+    to.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(sock_connect(&to, clock_after(5), &fd), UNO_OK);
+    auth_start(&a, &key, true);
+    a.hello = (struct auth_hello){.role = AUTH_BOOT, .job = job, .from = 1, .to = 0, .extra = 2};
+    assert_int_equal(auth_run(&a, fd, clock_after(5)), UNO_OK);
+    boot_who_am_i(&join.who, 1, 2);
+    if (says_who)
+        assert_int_equal(sock_send_all(fd, &join, sizeof join, clock_after(5)), UNO_OK);
+    return fd;
+}
+
+static void who_says_nothing_for_ever_is_named(void **state)
+{
+    for (int says_who = 0; says_who < 2; says_who++) {
+        struct boot *b;
+        char mine = 7, all[2];
+        assert_int_equal(setup(state), 0);
+        int fd = silent_member(says_who);
+        assert_int_equal(boot_open(&id, 0, 2, &cfg, clock_after(1), &b), UNO_OK);
+        assert_int_equal(boot_exchange(b, &mine, 1, all), UNO_ERR_TIMEOUT);
+        print_message("%s\n", err_text());
+        assert_non_null(strstr(err_text(), "1 of 2 ranks"));
+        assert_non_null(strstr(err_text(), ": 1"));
+        boot_close(b);
+        close(fd);
+    }
+}
+
 static void bad_arguments(void **state)
 {
     struct boot *b;
@@ -456,6 +498,7 @@ int main(void)
         cmocka_unit_test_setup(a_rank_that_leaves_early_is_named, setup),
         cmocka_unit_test_setup(different_byte_counts, setup),
         cmocka_unit_test_setup(a_wrong_secret_is_refused_at_once, setup),
+        cmocka_unit_test(who_says_nothing_for_ever_is_named),
         cmocka_unit_test_setup(bad_arguments, setup),
         cmocka_unit_test_setup(nobody_serves, setup),
         cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
