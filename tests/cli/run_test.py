@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_test.py UNISONO - the launcher, as people and the worst days use it: real processes, real signals, network namespaces
 as hosts where the machine lets us make them. No fixed sleeps: conditions with a limit."""
+import errno
 import os
+import random
 import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -235,6 +239,45 @@ class Ends(unittest.TestCase):
             self.assertEqual(rc, 0, err)
             self.assertIn("joined, 4 ranks", err)
             self.assertNotRegex(err, r"rank \d \(pid \d+ on [^)]*\) (exited|has ended|left)")
+
+    def test_strangers_at_the_launcher_s_port(self):
+        """It is open before rank 0 serves it: what strangers leave in its queue holds up nobody for long."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        p = start("-n", "3", "--port", str(port), "--", "sh", "-c", "sleep 1; exec '%s' perf all_reduce -b 8 -e 8" % UNISONO)
+        held, tried, noise = [], 0, random.Random(7)
+        try:
+            until = time.monotonic() + LIMIT
+            while p.poll() is None and time.monotonic() < until:
+                s = socket.socket()
+                s.setblocking(False)
+                if s.connect_ex(("127.0.0.1", port)) not in (0, errno.EINPROGRESS):
+                    s.close()
+                    time.sleep(0.01)
+                    continue
+                tried += 1
+                kind = noise.randrange(4)
+                if kind and select.select([], [s], [], 0.05)[1]:
+                    try:
+                        s.send(noise.randbytes(noise.randrange(1, 400)) if kind < 3 else b"\x55\x4e\x49\x4f\x01")
+                    except OSError:
+                        pass
+                if kind == 1:
+                    s.close()
+                else:
+                    held.append(s)
+                if len(held) > 500:
+                    held.pop(0).close()
+                time.sleep(0.001)
+            out, err = p.communicate(timeout=LIMIT)
+        finally:
+            p.kill()
+            for s in held:
+                s.close()
+        self.assertEqual(p.returncode, 0, err)
+        self.assertIn("Avg bus bandwidth", out)
+        self.assertGreater(tried, 100)
 
     def test_status_of_all_good(self):
         self.assertEqual(run("-n", "2", "--", "true")[0], 0)
