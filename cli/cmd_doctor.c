@@ -23,7 +23,8 @@ struct report {
 static void usage(void)
 {
     printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
-           "       unisono doctor --env [--all] [--json]\n"
+           "       unisono doctor [-v] [--json]           look at this machine\n"
+           "       unisono doctor --env [FILE] [--all] [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
            "Reads whatever there is of a job on NCCL, RCCL, Gloo, PyTorch or Unisono (logs of some or all ranks, launch scripts, environment\n"
            "listings, flight-recorder dumps, topology files, output of system tools; mixed, cut, coloured, with prefixes) and says the cause,\n"
@@ -32,7 +33,7 @@ static void usage(void)
            "      --json     for programs\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
-           "                 that a rank would reject, names that nobody reads, variables without effect (what is done without arguments)\n"
+           "                 that a rank would reject, names that nobody reads, variables without effect\n"
            "      --all      with --env: also say what each setting means and what is legal\n\n"
            "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = not done: an input could not be read.\n");
 }
@@ -190,6 +191,17 @@ static int examine(char **paths, int count, bool verbose, bool json)
     return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
 }
 
+static int here(bool verbose, bool json)
+{
+    struct doctor *d = doctor_new();
+    if (!d)
+        return out_error("doctor", "there is no memory");
+    size_t bad = doctor_look_here(d, json), findings = doctor_judge(d);
+    json ? doctor_print_json(d) : doctor_print(d, verbose);
+    doctor_free(d);
+    return bad || findings ? CLI_BAD : CLI_GOOD;
+}
+
 struct wanted {
     bool all, json, rules, verbose, env;
 };
@@ -224,7 +236,7 @@ int cmd_doctor(int argc, char **argv)
         doctor_print_rules(w.json);
         return CLI_GOOD;
     }
-    if (w.env && optind < argc)
-        return out_error("doctor", "--env looks at this shell's environment; a listing in a file is read without it: unisono doctor %s", argv[optind]);
-    return optind < argc ? examine(argv + optind, argc - optind, w.verbose, w.json) : environment(w.all, w.json);
+    if (optind < argc) /* --env FILE: a listing in a file is read like any other */
+        return examine(argv + optind, argc - optind, w.verbose, w.json);
+    return w.env || w.all ? environment(w.all, w.json) : here(w.verbose, w.json);
 }

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 
 #include "input.h"
+#include "machine.h"
 #include "print.h"
 
 struct doctor {
     struct model *model;
     struct judge judge;
+    struct machine machine;
 };
 
 struct doctor *doctor_new(void)
@@ -23,7 +25,7 @@ struct doctor *doctor_new(void)
 void doctor_free(struct doctor *d)
 {
     if (d)
-        model_free(d->model);
+        model_free(d->model), machine_free(&d->machine);
     free(d);
 }
 
@@ -35,6 +37,19 @@ bool doctor_read(struct doctor *d, const char *path)
 void doctor_read_text(struct doctor *d, const char *name, const char *text, size_t bytes)
 {
     input_read_text(d->model, name, text, bytes);
+}
+
+size_t doctor_look_here(struct doctor *d, bool json)
+{
+    size_t bad = 0;
+    machine_look(&d->machine);
+    for (int i = 0; i < d->machine.count; i++)
+        bad += d->machine.checks[i].state == CHECK_BAD;
+    if (!json)
+        print_checks(&d->machine);
+    if (d->machine.text)
+        input_read_text(d->model, "this machine", d->machine.text, d->machine.text_bytes);
+    return bad;
 }
 
 size_t doctor_judge(struct doctor *d)
@@ -50,7 +65,7 @@ void doctor_print(const struct doctor *d, bool verbose)
 
 void doctor_print_json(const struct doctor *d)
 {
-    print_json(&d->judge);
+    print_json(&d->judge, &d->machine);
 }
 
 void doctor_print_rules(bool json)

@@ -24,6 +24,10 @@ bool doctor_read(struct doctor *d, const char *path);
 /* Read a text that was made here (of the machine, of the environment) as if it were a file called `name`. */
 void doctor_read_text(struct doctor *d, const char *name, const char *text, size_t bytes);
 
+/* Look at this machine, and at the environment of this process; prints one line a check (not with `json`, where doctor_print_json says them). Returns
+ * how many checks are bad. What files could say, too, is kept for doctor_judge. */
+size_t doctor_look_here(struct doctor *d, bool json);
+
 /* Judge what was read. Returns the number of findings. */
 size_t doctor_judge(struct doctor *d);
 

@@ -148,9 +148,43 @@ static void json_finding(const struct finding *f)
     printf(",\n   \"confidence\": %.2f}", f->confidence);
 }
 
-void print_json(const struct judge *j)
+static const char *const states[] = {"good", "note", "bad"};
+
+void print_checks(const struct machine *here)
 {
-    printf("{\"version\": 1,\n \"findings\": [");
+    static const enum out_colour colours[] = {OUT_GREEN, OUT_YELLOW, OUT_RED};
+    for (int i = 0; i < here->count; i++) {
+        const struct check *c = &here->checks[i];
+        printf("  %s%-4s%s  %-24s %s\n", out_colour(stdout, colours[c->state]), states[c->state], out_colour(stdout, OUT_PLAIN), c->name, c->value);
+        if (*c->advice)
+            wrapped(c->advice, 33);
+    }
+    putchar('\n');
+}
+
+static void json_checks(const struct machine *here)
+{
+    for (int i = 0; i < here->count; i++) {
+        const struct check *c = &here->checks[i];
+        printf("%s\n  {", i ? "," : " \"checks\": [");
+        json_field("name", c->name);
+        fputs(", ", stdout);
+        json_field("state", states[c->state]);
+        fputs(", ", stdout);
+        json_field("value", c->value);
+        fputs(", ", stdout);
+        json_field("advice", c->advice);
+        putchar('}');
+    }
+    if (here->count)
+        printf("],\n");
+}
+
+void print_json(const struct judge *j, const struct machine *here)
+{
+    printf("{\"version\": 1,\n");
+    json_checks(here);
+    printf(" \"findings\": [");
     for (const struct finding *f = j->first; f; f = f->next) {
         fputs(f == j->first ? "\n" : ",\n", stdout);
         json_finding(f);

@@ -3,10 +3,13 @@
 #ifndef UNO_DOCTOR_PRINT_H
 #define UNO_DOCTOR_PRINT_H
 
+#include "machine.h"
 #include "rule.h"
 
 void print_people(const struct judge *j, bool verbose);
-void print_json(const struct judge *j);
+/* Checks of the machine stand in it when there are some. */
+void print_json(const struct judge *j, const struct machine *here);
+void print_checks(const struct machine *here);
 void print_rules(bool json);
 
 #endif

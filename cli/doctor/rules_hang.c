@@ -233,7 +233,7 @@ static void culprits(struct judge *j, const struct scene *s, struct ranks *out, 
         bool said = false;
         for (int i = 0; i < absent.n; i++)
             said = said || ranks_has(&s->speakers, absent.v[i]);
-        if (!s->recorded && !said && (waiting.n < 2 || absent.n >= waiting.n))
+        if (!waiting.n || (!s->recorded && !said && (waiting.n < 2 || absent.n >= waiting.n)))
             continue;
         for (int i = 0; i < absent.n; i++)
             if (!ranks_has(&s->waiting, absent.v[i])) {

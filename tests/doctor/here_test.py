@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""here_test.py UNISONO - `unisono doctor` without arguments on this machine, whole and made worse in one way each; and bad input."""
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+UNISONO = sys.argv.pop(1)
+FOREIGN = ("NCCL_", "RCCL_", "GLOO_", "TORCH_", "UNISONO_")
+
+
+def doctor(*args, before=None, text=None, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    p = subprocess.run([UNISONO, "doctor", *args], input=text, stdin=None if text is not None else subprocess.DEVNULL, capture_output=True, text=True,
+                       timeout=60, check=False, preexec_fn=before, env=dict(clean, **env))
+    return p
+
+
+def here(**kw):
+    p = doctor("--json", **kw)
+    answer = json.loads(p.stdout)
+    return p.returncode, {c["name"]: c for c in answer["checks"]}, answer["findings"]
+
+
+class Here(unittest.TestCase):
+    def test_probes_work(self):
+        rc, checks, _ = here()
+        for name in ("processors", "shared memory", "loopback connection", "a collective of 4 ranks", "/dev/shm", "open files", "own host name"):
+            self.assertIn(name, checks)
+        self.assertEqual(checks["a collective of 4 ranks"]["state"], "good", checks)
+        self.assertEqual(checks["loopback connection"]["state"], "good", checks)
+        self.assertEqual(rc == 1, any(c["state"] == "bad" for c in checks.values()))
+
+    def test_one_processor_is_told(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("there is only one")
+        rc, checks, _ = here(before=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+        self.assertEqual((rc, checks["processors"]["state"]), (1, "bad"))
+        self.assertIn("bind-to", checks["processors"]["advice"])
+
+    def test_few_files_are_told(self):
+        _, checks, _ = here(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500)))
+        self.assertEqual(checks["open files"]["state"], "note")
+
+    def test_the_environment_is_judged(self):
+        rc, _, findings = here(NCCL_IB_DISABLE="true", NCCL_SOCKET_IFNAM="eth0")
+        self.assertEqual((rc, findings[0]["kind"]), (1, "setting-invalid"))
+        self.assertIn("NCCL_IB_DISABLE=true", findings[0]["explanation"])
+        self.assertIn("did you mean NCCL_SOCKET_IFNAME", findings[0]["explanation"])
+
+    def test_people_see_lines(self):
+        p = doctor()
+        self.assertIn("a collective of 4 ranks", p.stdout)
+        self.assertNotIn("\033", p.stdout)
+
+
+class Input(unittest.TestCase):
+    def test_unreadable_is_never_silent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(os.path.join(folder, "a.pipe"))
+            with open(os.path.join(folder, "packed.gz"), "wb") as f:
+                f.write(b"\x1f\x8b\x08\x00" + bytes(64))
+            for paths in ([os.path.join(folder, "none")], [folder], [os.path.join(folder, "packed.gz")], ["/root-of-nothing/x", folder]):
+                p = doctor("--json", *paths)
+                self.assertEqual(p.returncode, 2, (paths, p.stdout))
+                self.assertTrue(json.loads(p.stdout)["notes"])
+
+    def test_standard_input_and_env_file(self):
+        p = doctor("-", "--json", text="NCCL_DEBUG=WARNING\n")
+        self.assertEqual((p.returncode, json.loads(p.stdout)["findings"][0]["kind"]), (1, "setting-invalid"))
+        with tempfile.NamedTemporaryFile("w", suffix=".env") as f:
+            f.write("NCCL_BUFFSIZE=8M\n")
+            f.flush()
+            p = doctor("--env", f.name)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn("is read as 8", p.stdout)
+
+    def test_bad_option(self):
+        p = doctor("--no-such")
+        self.assertEqual(p.returncode, 2)
+        self.assertIn("there is no option --no-such", p.stderr)
+
+    def test_long_lines_are_cut_and_said(self):
+        p = doctor("-", "--json", text="x" * 300000 + "\nNCCL_DEBUG=WARNING\n")
+        answer = json.loads(p.stdout)
+        self.assertEqual(answer["findings"][0]["evidence"][0]["line"], 2)
+        self.assertTrue(any("longer than" in n for n in answer["notes"]))
+
+    def test_rules_are_listed(self):
+        p = doctor("--rules", "--json")
+        listed = json.loads(p.stdout)["rules"]
+        self.assertEqual(p.returncode, 0)
+        self.assertTrue(all(r["what"] and r["source"] and r["kind"] for r in listed) and len(listed) > 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
