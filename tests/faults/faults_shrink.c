@@ -3,13 +3,11 @@
  * faults_shrink.c - going on without ranks that died, stopped, never called or are excluded: everybody who goes on agrees on the
  * set, the new communicator works (hundreds of random collectives with every element checked), and who is left out learns it.
  */
-#include "faults.h"
+#include "faults_shrink.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
-#define SHRINK_S "2"          /* UNISONO_SHRINK_TIMEOUT of the cases in which somebody does not call */
 #define ROUNDS 1000
 
 /* ---- random collectives ------------------------------------------------------------------------------------------------- */
@@ -85,7 +83,7 @@ static void buffers_free(struct buffers *b)
     CHECK(uno_mem_free(b->in) == UNO_OK && uno_mem_free(b->out) == UNO_OK, "free: %s", uno_last_error(NULL));
 }
 
-static void rounds(uno_comm *c, int n)
+void shrink_rounds(uno_comm *c, int n)
 {
     struct buffers b;
     struct rng rng;
@@ -100,7 +98,7 @@ static void rounds(uno_comm *c, int n)
 
 /* ---- what every case does --------------------------------------------------------------------------------------------------- */
 
-static uno_comm *join(int rank, const char *shrink_s)
+uno_comm *shrink_join(int rank, const char *shrink_s)
 {
     uno_config config = UNO_CONFIG_INIT;
     config.timeout_s = shrink_s ? 6 : 20; /* somebody who stopped holds up the new communicator so long */
@@ -110,7 +108,7 @@ static uno_comm *join(int rank, const char *shrink_s)
 }
 
 /* Shrink, check size and rank, work, destroy. */
-static uno_comm *shrunk(uno_comm *old, int size, int rank)
+uno_comm *shrink_made(uno_comm *old, int size, int rank)
 {
     uno_comm *c = NULL, *again = NULL;
     uno_err err = uno_comm_shrink(old, NULL, 0, &c, NULL);
@@ -122,7 +120,7 @@ static uno_comm *shrunk(uno_comm *old, int size, int rank)
     return c;
 }
 
-static void destroy(uno_comm *c)
+void shrink_over(uno_comm *c)
 {
     CHECK(uno_comm_destroy(c) == UNO_OK, "destroy: %s", uno_last_error(NULL));
 }
@@ -138,7 +136,7 @@ static void killed_rank(int rank)
 {
     struct buffers b;
     struct rng rng;
-    uno_comm *c = join(rank, NULL);
+    uno_comm *c = shrink_join(rank, NULL);
     uno_err err = UNO_OK;
     buffers_new(&b);
     rng_seed(&rng, 5);
@@ -148,11 +146,11 @@ static void killed_rank(int rank)
     }
     CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(c));
     int victim = victim_of();
-    uno_comm *n = shrunk(c, now_case->ranks - 1, rank - (rank > victim));
+    uno_comm *n = shrink_made(c, now_case->ranks - 1, rank - (rank > victim));
     note(rank, UNO_OK, n);
-    destroy(c);
-    rounds(n, ROUNDS);
-    destroy(n);
+    shrink_over(c);
+    shrink_rounds(n, ROUNDS);
+    shrink_over(n);
     buffers_free(&b);
 }
 
@@ -182,8 +180,8 @@ static void killed_judge(const int *statuses)
 /* The highest rank of each communicator dies; over TCP half must be left, or more. */
 static void chain_rank(int rank)
 {
-    uno_comm *c = join(rank, NULL);
-    rounds(c, 20); /* everybody is connected: over TCP a death is seen as the end of connections */
+    uno_comm *c = shrink_join(rank, NULL);
+    shrink_rounds(c, 20); /* everybody is connected: over TCP a death is seen as the end of connections */
     for (int size = now_case->ranks; size > 1; size--) {
         if (rank == size - 1)
             raise(SIGKILL);
@@ -192,15 +190,15 @@ static void chain_rank(int rank)
             err = uno_barrier(c, NULL);
         }
         CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(c));
-        uno_comm *n = shrunk(c, size - 1, rank);
-        destroy(c);
+        uno_comm *n = shrink_made(c, size - 1, rank);
+        shrink_over(c);
         c = n;
-        rounds(c, 20);
+        shrink_rounds(c, 20);
         set_stage(rank, now_case->ranks - size + 1);
         for (int r = 0; r < size - 1; r++)
             wait_stage(r, now_case->ranks - size + 1);
     }
-    destroy(c);
+    shrink_over(c);
 }
 
 static void chain_judge(const int *statuses)
@@ -214,60 +212,60 @@ static void chain_judge(const int *statuses)
 
 static void healthy_rank(int rank)
 {
-    uno_comm *c = join(rank, NULL);
-    rounds(c, 30);
-    uno_comm *n = shrunk(c, now_case->ranks, rank);
-    destroy(c);
-    rounds(n, 100);
-    destroy(n);
+    uno_comm *c = shrink_join(rank, NULL);
+    shrink_rounds(c, 30);
+    uno_comm *n = shrink_made(c, now_case->ranks, rank);
+    shrink_over(c);
+    shrink_rounds(n, 100);
+    shrink_over(n);
 }
 
 /* Rank 1 is excluded; it waits in an operation, and is told. */
 static void exclude_rank(int rank)
 {
-    uno_comm *c = join(rank, NULL), *n = NULL;
+    uno_comm *c = shrink_join(rank, NULL), *n = NULL;
     static const int one = 1;
     int self = rank;
-    rounds(c, 10);
+    shrink_rounds(c, 10);
     if (rank == 1) {
         uno_err err = uno_barrier(c, NULL);
         CHECK(err == UNO_ERR_EXCLUDED || err == UNO_ERR_ABORTED, "the excluded one: %s %s", uno_err_name(err), uno_last_error(c));
         err = uno_comm_shrink(c, NULL, 0, &n, NULL);
         CHECK(err == UNO_ERR_EXCLUDED && !n, "the excluded one shrinks: %s %s", uno_err_name(err), uno_last_error(c));
-        destroy(c);
+        shrink_over(c);
         wait_all_stages(1, 1);
         return;
     }
     CHECK(uno_comm_shrink(c, &self, 1, &n, NULL) == UNO_ERR_ARG, "excluded itself");
     CHECK(uno_comm_shrink(c, &one, 1, &n, NULL) == UNO_OK, "shrink: %s", uno_last_error(c));
     CHECK(uno_comm_size(n) == now_case->ranks - 1 && uno_comm_rank(n) == rank - (rank > 1), "rank %d of %d", uno_comm_rank(n), uno_comm_size(n));
-    rounds(n, 100);
+    shrink_rounds(n, 100);
     set_stage(rank, 1);
-    destroy(n);
-    destroy(c);
+    shrink_over(n);
+    shrink_over(c);
 }
 
 /* Rank 1 computes and never calls; afterwards its calls say that the others went on. */
 static void absent_rank(int rank)
 {
-    uno_comm *c = join(rank, SHRINK_S), *n = NULL;
-    rounds(c, 10);
+    uno_comm *c = shrink_join(rank, SHRINK_S), *n = NULL;
+    shrink_rounds(c, 10);
     if (rank == 1) {
         wait_all_stages(1, 1);
         uno_err err = uno_barrier(c, NULL);
         CHECK(err == UNO_ERR_EXCLUDED, "the absent one: %s %s", uno_err_name(err), uno_last_error(c));
         CHECK(uno_comm_shrink(c, NULL, 0, &n, NULL) == UNO_ERR_EXCLUDED && !n, "the absent one shrinks: %s", uno_last_error(c));
-        destroy(c);
+        shrink_over(c);
         return;
     }
     uint64_t start = clock_ns();
-    n = shrunk(c, now_case->ranks - 1, rank - (rank > 1));
+    n = shrink_made(c, now_case->ranks - 1, rank - (rank > 1));
     double took = (double)(clock_ns() - start) / 1e9;
     CHECK(took > 1.8, "shrink gave rank 1 %.2f s to call, not %s", took, SHRINK_S); /* that it ends at all is the case's limit */
-    rounds(n, 100);
+    shrink_rounds(n, 100);
     set_stage(rank, 1);
-    destroy(c);
-    destroy(n);
+    shrink_over(c);
+    shrink_over(n);
 }
 
 /* ---- somebody ends or falls silent at each step of the agreement ---------------------------------------------------------------- */
@@ -282,8 +280,8 @@ static int step_victim(void) { return now_case->arg % 10; }
 static void step_rank(int rank)
 {
     int nth = now_case->arg / 100, victim = step_victim(), n = now_case->ranks;
-    uno_comm *c = join(rank, SHRINK_S), *next = NULL;
-    rounds(c, 5);
+    uno_comm *c = shrink_join(rank, SHRINK_S), *next = NULL;
+    shrink_rounds(c, 5);
     if (rank == n - 1) { /* the reason to shrink at all */
         wait_all_stages(rank, 1);
         raise(SIGKILL);
@@ -298,11 +296,11 @@ static void step_rank(int rank)
     for (int tries = 0; tries < 4; tries++) {
         err = uno_comm_shrink(c, NULL, 0, &next, NULL);
         if (rank == victim && err == UNO_ERR_EXCLUDED) { /* it had stopped, and went on too late */
-            destroy(c);
+            shrink_over(c);
             return;
         }
         CHECK(err == UNO_OK, "shrink, try %d: %s %s", tries, uno_err_name(err), uno_last_error(c));
-        destroy(c);
+        shrink_over(c);
         c = next;
         err = uno_barrier(c, NULL);
         if (err == UNO_OK)
@@ -312,9 +310,9 @@ static void step_rank(int rank)
     CHECK(rank == victim || uno_comm_size(c) <= n - 1, "%d ranks", uno_comm_size(c));
     set_stage(rank, 2);
     if (uno_comm_size(c) == n - 2) /* without the victim */
-        rounds(c, 100);
+        shrink_rounds(c, 100);
     note(rank, UNO_OK, NULL);
-    destroy(c);
+    shrink_over(c);
 }
 
 static bool others_done(void *arg)
@@ -381,14 +379,14 @@ static void stopped_rank(int rank)
               uno_err_name(err), uno_last_error(c));
         err = uno_comm_shrink(c, NULL, 0, &n, NULL);
         CHECK(err == UNO_ERR_EXCLUDED, "the stopped one: %s %s", uno_err_name(err), uno_last_error(c));
-        destroy(c);
+        shrink_over(c);
         set_stage(1, 1000000);
         return;
     }
     CHECK(err == UNO_ERR_TIMEOUT, "%s: %s", uno_err_name(err), uno_last_error(c));
-    n = shrunk(c, now_case->ranks - 1, rank - (rank > 1));
+    n = shrink_made(c, now_case->ranks - 1, rank - (rank > 1));
     if (rank == 0) /* one keeps the old one, the others free theirs */
-        destroy(c);
+        shrink_over(c);
     fill(&b, rank, b.room, 7);
     uint64_t before = checksum(&b);
     CHECK(uno_barrier(n, NULL) == UNO_OK, "barrier: %s", uno_last_error(n));
@@ -396,10 +394,10 @@ static void stopped_rank(int rank)
     wait_stage(1, 1000000);
     CHECK(checksum(&b) == before, "memory of rank %d was changed by a rank that is excluded", rank);
     CHECK(uno_barrier(n, NULL) == UNO_OK, "barrier: %s", uno_last_error(n));
-    rounds(n, 100);
+    shrink_rounds(n, 100);
     if (rank != 0)
-        destroy(c);
-    destroy(n);
+        shrink_over(c);
+    shrink_over(n);
     buffers_free(&b);
 }
 
@@ -433,7 +431,7 @@ static void several_rank(int rank)
     enum { SHRINKS = 4 };
     struct side s[SHRINKS] = {0};
     pthread_t thread[SHRINKS];
-    uno_comm *half = NULL, *c = join(rank, NULL);
+    uno_comm *half = NULL, *c = shrink_join(rank, NULL);
     CHECK(uno_comm_split(c, rank / 2, 0, &half, NULL) == UNO_OK, "split: %s", uno_last_error(c));
     s[0].c = c;
     for (int i = 1; i < SHRINKS; i++)
@@ -450,22 +448,22 @@ static void several_rank(int rank)
     for (int i = 0; i < SHRINKS; i++)
         CHECK(pthread_create(&thread[i], NULL, shrink_main, &s[i]) == 0, "no thread");
     if (rank < 2)
-        rounds(half, 100);
+        shrink_rounds(half, 100);
     for (int i = 0; i < SHRINKS; i++) {
         pthread_join(thread[i], NULL);
         CHECK(s[i].err == UNO_OK && uno_comm_size(s[i].n) == 3, "communicator %d: %s %s", i, uno_err_name(s[i].err), uno_last_error(s[i].c));
     }
     for (int i = 0; i < SHRINKS; i++) {
-        rounds(s[i].n, 50);
-        destroy(s[i].c);
-        destroy(s[i].n);
+        shrink_rounds(s[i].n, 50);
+        shrink_over(s[i].c);
+        shrink_over(s[i].n);
     }
     if (rank < 2)
-        rounds(half, 50);
-    destroy(half);
+        shrink_rounds(half, 50);
+    shrink_over(half);
 }
 
-static void last_killed_judge(const int *statuses)
+void shrink_last_killed(const int *statuses)
 {
     for (int r = 0; r < now_case->ranks; r++)
         if (r == now_case->ranks - 1)
@@ -483,7 +481,7 @@ static void *seat_main(void *arg)
     struct seat *s = arg;
     uno_comm *n = NULL;
     static const int two = 2;
-    rounds(s->c, 10);
+    shrink_rounds(s->c, 10);
     if (s->rank == 2) { /* waits, and is told */
         uno_err err = uno_barrier(s->c, NULL);
         CHECK(err == UNO_ERR_EXCLUDED || err == UNO_ERR_ABORTED, "the excluded thread: %s", uno_last_error(s->c));
@@ -491,8 +489,8 @@ static void *seat_main(void *arg)
     }
     CHECK(uno_comm_shrink(s->c, &two, 1, &n, NULL) == UNO_OK, "shrink: %s", uno_last_error(s->c));
     CHECK(uno_comm_size(n) == 3 && uno_comm_rank(n) == s->rank - (s->rank > 2), "rank %d of %d", uno_comm_rank(n), uno_comm_size(n));
-    rounds(n, 50);
-    destroy(n);
+    shrink_rounds(n, 50);
+    shrink_over(n);
     return NULL;
 }
 
@@ -511,133 +509,7 @@ static void threads_rank(int rank)
     for (int r = 0; r < N; r++)
         pthread_join(thread[r], NULL);
     for (int r = 0; r < N; r++)
-        destroy(comms[r]);
-}
-
-/* ---- nobody waits for ever ------------------------------------------------------------------------------------------------------------------ */
-
-static void *abort_later(void *arg)
-{
-    wait_stage(0, 1);
-    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    atomic_store(&sh->mark_ns, clock_ns());
-    CHECK(uno_comm_abort(arg) == UNO_OK, "abort: %s", uno_last_error(NULL));
-    return NULL;
-}
-
-/* Rank 0 shrinks alone; another thread of it aborts. */
-static void aborted_rank(int rank)
-{
-    uno_comm *c = join(rank, NULL), *n = NULL;
-    rounds(c, 5);
-    if (rank == 0) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, abort_later, c) == 0, "no thread");
-        set_stage(0, 1);
-        note(0, uno_comm_shrink(c, NULL, 0, &n, NULL), c);
-        pthread_join(thread, NULL);
-        CHECK(!n, "a communicator came out of it");
-        set_stage(0, 2);
-    }
-    wait_stage(0, 2);
-    destroy(c);
-}
-
-static void aborted_judge(const int *statuses)
-{
-    expect_all_zero(statuses);
-    expect(0, UNO_ERR_ABORTED, "uno_comm_abort", 1.0);
-}
-
-/* Too few to go on: rank 2 of 3 stops the others' processes, and is alone. */
-static void minority_rank(int rank)
-{
-    uno_comm *c = join(rank, "0.5"), *n = NULL;
-    rounds(c, 5);
-    set_stage(rank, 1);
-    if (rank != 2) {
-        wait_stage(2, 3);
-        destroy(c);
-        return;
-    }
-    wait_stage(2, 2); /* the parent has stopped the others */
-    atomic_store(&sh->mark_ns, clock_ns());
-    note(2, uno_comm_shrink(c, NULL, 0, &n, NULL), c);
-    set_stage(2, 3);
-    destroy(c);
-}
-
-static void minority_during(const pid_t *pids)
-{
-    wait_all_stages(-1, 1);
-    kill(pids[0], SIGSTOP);
-    kill(pids[1], SIGSTOP);
-    set_stage(2, 2);
-    wait_stage(2, 3);
-    kill(pids[0], SIGCONT);
-    kill(pids[1], SIGCONT);
-}
-
-static void minority_judge(const int *statuses)
-{
-    expect_all_zero(statuses);
-    expect(2, UNO_ERR_UNREACHABLE, "rank 0 (pid", 3.0);
-}
-
-/* The last rank dies while the others are in a call that needs it, or might. All return; afterwards what is left works. */
-enum { IN_SPLIT, IN_FINALIZE, IN_DESTROY, IN_SHRINK };
-
-static void dies_rank(int rank)
-{
-    int last = now_case->ranks - 1;
-    uno_comm *c = join(rank, SHRINK_S), *spare = NULL, *n = NULL;
-    CHECK(uno_comm_dup(c, &spare, NULL) == UNO_OK, "dup: %s", uno_last_error(c));
-    rounds(c, 10);
-    rounds(spare, 5);
-    set_stage(rank, 1);
-    wait_all_stages(-1, 1);
-    if (rank == last) {
-        atomic_store(&sh->mark_ns, clock_ns());
-        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
-        raise(SIGKILL);
-    }
-    if (now_case->arg == IN_SPLIT) {
-        uno_err err = uno_comm_split(c, rank % 2, 0, &n, NULL);
-        CHECK(err == UNO_ERR_PEER_DEAD, "split: %s %s", uno_err_name(err), uno_last_error(c));
-    } else if (now_case->arg == IN_FINALIZE) {
-        uno_stream *s = NULL;
-        int32_t x = rank, y = 0;
-        CHECK(uno_stream_create(&s) == UNO_OK && uno_all_reduce(&x, &y, 1, UNO_INT32, UNO_SUM, c, s) == UNO_OK, "issue: %s", uno_last_error(c));
-        uno_err err = uno_comm_finalize(c); /* waits for what was issued */
-        CHECK(err == UNO_ERR_PEER_DEAD || err == UNO_OK, "finalize: %s", uno_err_name(err));
-        CHECK(uno_stream_destroy(s) == UNO_ERR_PEER_DEAD, "the stream ended well without rank %d", last);
-    } else if (now_case->arg == IN_DESTROY) {
-        destroy(c);
-        c = NULL;
-    } else {
-        uno_err err = uno_comm_shrink(c, NULL, 0, &n, NULL); /* waits for the rank that dies */
-        CHECK(err == UNO_OK && uno_comm_size(n) == last, "shrink: %s %s", uno_err_name(err), uno_last_error(c));
-    }
-    note(rank, UNO_OK, NULL);
-    uno_err err = UNO_OK;
-    while (err == UNO_OK)
-        err = uno_barrier(spare, NULL);
-    CHECK(err == UNO_ERR_PEER_DEAD, "%s: %s", uno_err_name(err), uno_last_error(spare));
-    uno_comm *rest = shrunk(spare, last, rank);
-    rounds(rest, 50);
-    destroy(rest);
-    destroy(spare);
-    if (now_case->arg == IN_SHRINK)
-        destroy(n);
-    if (c)
-        destroy(c);
-}
-
-static void dies_judge(const int *statuses)
-{
-    last_killed_judge(statuses);
-    for (int r = 0; r < now_case->ranks - 1; r++)
-        expect(r, UNO_OK, NULL, 2.5);
+        shrink_over(comms[r]);
 }
 
 const struct fault_case fault_cases_shrink[] = {
@@ -669,13 +541,7 @@ const struct fault_case fault_cases_shrink[] = {
     {"shrink_step_stop_3", 5, ANY, 60, step_rank, step_judge, step_during, 0, STEP(2, BY_STOP, 3)},
     {"shrink_stopped", 4, ANY, 60, stopped_rank, NULL, stopped_during, 0, 0},
     {"shrink_stopped_3", 3, ANY, 60, stopped_rank, NULL, stopped_during, 0, 0},
-    {"shrink_several", 4, ANY, 60, several_rank, last_killed_judge, NULL, 0, 0},
+    {"shrink_several", 4, ANY, 60, several_rank, shrink_last_killed, NULL, 0, 0},
     {"shrink_threads", 1, ONCE, 60, threads_rank, NULL, NULL, QUIET, 0},
-    {"shrink_aborted", 3, ANY, 30, aborted_rank, aborted_judge, NULL, 0, 0},
-    {"shrink_dies_split", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_SPLIT},
-    {"shrink_dies_finalize", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_FINALIZE},
-    {"shrink_dies_destroy", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_DESTROY},
-    {"shrink_dies_shrink", 4, ANY, 30, dies_rank, dies_judge, NULL, 0, IN_SHRINK},
-    {"shrink_minority", 3, ANY, 30, minority_rank, minority_judge, minority_during, 0, 0},
     {0},
 };
