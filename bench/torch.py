@@ -23,14 +23,16 @@ import torch.multiprocessing as mp  # noqa: E402
 import unisono.torch  # noqa: E402, F401 - registers the backend
 
 BACKENDS = ("gloo", "unisono")
+gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # torch 2.13's words for them
+scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 # name: (elements of the input for a size of n float32, of the output, the call); size is that of the larger tensor
 CALLS = {
     "all_reduce": (lambda n, k: n, lambda n, k: 0, lambda g, i, o: dist.all_reduce(i, group=g)),
     "broadcast": (lambda n, k: n, lambda n, k: 0, lambda g, i, o: dist.broadcast(i, 0, group=g)),
     "reduce": (lambda n, k: n, lambda n, k: 0, lambda g, i, o: dist.reduce(i, 0, group=g)),
-    "all_gather": (lambda n, k: max(1, n // k), lambda n, k: max(1, n // k) * k, lambda g, i, o: dist.all_gather_into_tensor(o, i, group=g)),
-    "reduce_scatter": (lambda n, k: max(1, n // k) * k, lambda n, k: max(1, n // k), lambda g, i, o: dist.reduce_scatter_tensor(o, i, group=g)),
+    "all_gather": (lambda n, k: max(1, n // k), lambda n, k: max(1, n // k) * k, lambda g, i, o: gather(o, i, group=g)),
+    "reduce_scatter": (lambda n, k: max(1, n // k) * k, lambda n, k: max(1, n // k), lambda g, i, o: scatter(o, i, group=g)),
     "all_to_all": (lambda n, k: max(1, n // k) * k, lambda n, k: max(1, n // k) * k, lambda g, i, o: dist.all_to_all_single(o, i, group=g)),
 }
 

@@ -3,6 +3,7 @@
 #include "backend.cpp"
 #include "collectives.cpp"
 #include "errors.cpp"
+#include "memory.cpp"
 #include "module.cpp"
 #include "p2p.cpp"
 #include "position.cpp"

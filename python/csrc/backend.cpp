@@ -175,6 +175,20 @@ void Backend::set_deadline(Millis limit)
     check(uno_comm_set_timeout(comm_, seconds(limit)));
 }
 
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
+{
+    auto type = c10::typeMetaToScalarType(options.dtype());
+    c10::DataPtr memory = shared_allocator()->allocate(static_cast<size_t>(size) * c10::elementSize(type));
+    void *at = memory.get();
+    auto owner = std::make_shared<c10::DataPtr>(std::move(memory));
+    return at::from_blob(at, {size}, [owner](void *) mutable { owner.reset(); }, options);
+}
+
+void Backend::count(uno_counts *counts)
+{
+    check(uno_comm_counts(comm(), counts));
+}
+
 c10d::ErrorType Backend::getError()
 {
     uno_comm *c = comm_;

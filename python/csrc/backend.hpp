@@ -9,7 +9,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <unisono.h>
+#include <unisono_watch.h>
 
+#include "memory.hpp"
 #include "queue.hpp"
 #include "scratch.hpp"
 
@@ -84,6 +86,10 @@ class Backend : public c10d::Backend {
                                             const int &size) override;
     c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &ranks_to_exclude, int flags,
                                              const c10::intrusive_ptr<GroupOptions> &opts) override;
+    std::shared_ptr<c10::Allocator> getMemAllocator() override { return shared_allocator(); }
+    bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+    void count(uno_counts *counts);
     c10d::ErrorType getError() override;
     void abort() override;
     void shutdown() override;

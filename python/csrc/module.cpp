@@ -2,9 +2,11 @@
 /* module.cpp - what Python sees: unisono.torch._C. */
 #include "backend.hpp"
 #include "errors.hpp"
+#include "memory.hpp"
 #include "position.hpp"
 
 #include <torch/csrc/utils/pybind.h>
+#include <unisono_watch.h>
 
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
@@ -23,12 +25,30 @@ static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOp
 
 } // namespace unisono
 
+namespace unisono {
+
+// What moved this group's bytes so far.
+static std::map<std::string, uint64_t> counts(Backend &backend)
+{
+    uno_counts c;
+    backend.count(&c);
+    std::map<std::string, uint64_t> all = {{"small_operations", c.small_operations}, {"tiled_operations", c.tiled_operations},
+                                           {"lent_bytes", c.lent_bytes}, {"slot_memory_bytes", c.slot_memory_bytes}};
+    for (int i = 0; i < UNO_CARRIER_COUNT; i++)
+        all[std::string(uno_carrier_name(static_cast<uno_carrier>(i))) + "_bytes"] = c.bytes[i];
+    return all;
+}
+
+} // namespace unisono
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
     m.doc() = "The backend class of unisono.torch";
     m.attr("built_for") = UNISONO_BUILT_FOR;
     m.def("library_version", &uno_version);
     m.def("create", &unisono::create, py::arg("options"), py::call_guard<py::gil_scoped_release>());
+    m.def("push_shared_allocator", &unisono::push_shared_allocator);
+    m.def("pop_shared_allocator", &unisono::pop_shared_allocator);
     m.def("tell_positions", &unisono::tell_positions);
     m.def("set_error_classes", &unisono::set_error_classes);
     py::module_::import("torch.distributed");
@@ -41,6 +61,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
                  self.monitoredBarrier(options, wait_all_ranks);
              },
              py::arg("timeout") = c10d::kUnsetTimeout, py::arg("wait_all_ranks") = false, py::call_guard<py::gil_scoped_release>())
+        .def("counts", &unisono::counts, py::call_guard<py::gil_scoped_release>())
         .def("split",
              [](unisono::Backend &self, const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks) -> Made {
                  return self.split(store, ranks, nullptr);

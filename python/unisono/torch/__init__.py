@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch backend: after `import unisono.torch`, init_process_group("unisono") and "cpu:unisono,cuda:nccl" work."""
+import contextlib
 import datetime
 import os
 
@@ -28,7 +29,7 @@ from .errors import (AbortedError, ArgumentError, BY_CODE, ExcludedError, Mismat
                      TimeoutError, UnisonoError)
 
 __all__ = ["AbortedError", "ArgumentError", "ExcludedError", "MismatchError", "PeerDeadError", "TimeoutError", "UnisonoError",
-           "monitored_barrier"]
+           "counts", "monitored_barrier", "shared_allocator"]
 
 _C.set_error_classes(BY_CODE)
 # What is not the program's: torch, this package, and Python's own library.
@@ -50,6 +51,25 @@ def _backend_of(group):
     if not isinstance(backend, _C.Backend):
         raise ValueError(f"this group's backend for cpu is {dist.get_backend(group)}, not unisono")
     return backend
+
+
+@contextlib.contextmanager
+def shared_allocator():
+    """Within it, tensors from 64 KB on are made in memory that the other ranks of the host can map, in all threads of the process.
+
+    Collectives on them need no copies. For what is made once and communicated often: parameters, gradients, the buckets of
+    DistributedDataParallel and FSDP; each tensor takes pages and a file descriptor of its own.
+    """
+    _C.push_shared_allocator()
+    try:
+        yield
+    finally:
+        _C.pop_shared_allocator()
+
+
+def counts(group=None):
+    """What has moved the bytes of a group on this rank so far, as a dict: bytes by carrier, bytes read in place, operations."""
+    return _backend_of(group).counts()
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
