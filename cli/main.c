@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "output.h"
@@ -114,6 +115,8 @@ static int is_perf_name(const char *path)
 
 int main(int argc, char **argv)
 {
+    if (access("/sys/devices/system/cpu", F_OK) != 0) /* hwloc would print a line, here and in each rank */
+        setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (argc > 0 && is_perf_name(argv[0]))
         return cmd_perf(argc, argv);
     if (argc < 2) {

@@ -246,6 +246,18 @@ def case_busy():
         assert len(rows(done.stdout)) == 1
 
 
+def case_no_sys():
+    """Where a container hides /sys, nothing but the table is printed, by any rank."""
+    namespace = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c"]
+    if subprocess.run(namespace + ["mount -t tmpfs none /sys"], stderr=subprocess.DEVNULL).returncode != 0:
+        print("skipped: no mount namespace here")
+        return
+    done = subprocess.run(namespace + ['mount -t tmpfs none /sys && exec "$@"', "sh", UNISONO, "run", "-n", "2", "--", UNISONO, "perf", "all_reduce",
+                                       "-b", "8", "-e", "8", "-n", "1"], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr and "hwloc" not in done.stdout, done
+    assert len(rows(done.stdout)) == 1
+
+
 def case_hosts():
     """A rank's host is the one that its launcher named, and its device counts the ranks of that host."""
     args = ["-b", "8", "-e", "8", "-n", "1", "--ranks", "2"]
