@@ -91,6 +91,27 @@ const char *ranks_say(struct model *m, const struct ranks *r)
     return model_say(m, "%s %s", r->n == 1 ? "rank" : "ranks", ranks_numbers(m, r));
 }
 
+const char *ranks_verb(const struct ranks *r, const char *one, const char *several)
+{
+    return r->n == 1 ? one : several;
+}
+
+static const char *capital(struct model *m, const char *s)
+{
+    bool word = strncmp(s, "rank", 4) == 0 || strncmp(s, "process", 7) == 0 || strncmp(s, "a rank", 6) == 0 || strncmp(s, "on ", 3) == 0; /* a host's name stays as it is */
+    return word ? model_say(m, "%c%s", s[0] - 'a' + 'A', s + 1) : s;
+}
+
+const char *Ranks_say(struct model *m, const struct ranks *r)
+{
+    return capital(m, ranks_say(m, r));
+}
+
+const char *Who_says(struct model *m, const struct fact *f)
+{
+    return capital(m, who_says(m, f));
+}
+
 bool names_has(const struct names *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)

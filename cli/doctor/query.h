@@ -17,6 +17,8 @@ bool ranks_has(const struct ranks *r, int rank);
 
 /* "rank 3", "ranks 0, 3 and 7", "ranks 0-3": runs of three and more as a range. */
 const char *ranks_say(struct model *m, const struct ranks *r);
+/* The first for one rank, the second for several: "waits", "wait". */
+const char *ranks_verb(const struct ranks *r, const char *one, const char *several);
 const char *ranks_numbers(struct model *m, const struct ranks *r);
 
 /* Words, each once, in order of coming: hosts, names. */
@@ -32,8 +34,10 @@ const char *names_say(struct model *m, const struct names *s); /* "a, b and c" *
 /* The rank of a process as its communicator's lines say, NOBODY if they do not. A process with several GPUs is told apart by `dev`. */
 int rank_of(const struct model *m, const char *host, int64_t pid, int dev);
 
-/* "rank 2 (GPU 1 on n7)" or what of it is known. */
+/* "rank 2 (GPU 1 on n7)" or what of it is known; the same as the beginning of a sentence. */
 const char *who_says(struct model *m, const struct fact *f);
+const char *Who_says(struct model *m, const struct fact *f);
+const char *Ranks_say(struct model *m, const struct ranks *r);
 
 bool same_text(const char *a, const char *b);
 const struct fact *first_of(const struct model *m, enum fact_kind kind);

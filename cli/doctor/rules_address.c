@@ -26,7 +26,7 @@ void rule_same_address(struct judge *j)
                 continue;
             bool loop = is_loopback(a->value);
             struct finding *f = find(j, CAUSE, 0.9, "%s and %s both offer %s (%s), an address that is private to each of them", a->host, b->host, a->value,
-                                     loop ? "loopback" : is_docker(a) ? "the bridge network of Docker" : a->name);
+                                     loop ? "loopback" : begins(a->name, "virbr") || begins(a->value, "192.168.122.") ? "a bridge of libvirt" : is_docker(a) ? "the bridge network of Docker" : a->name);
             explain(j, f, "Whoever connects to that address reaches itself%s.", loop ? "" : ", or a container of its own host");
             evidence(f, a);
             evidence(f, b);

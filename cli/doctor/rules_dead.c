@@ -81,7 +81,7 @@ void rule_gpu_call_failed(struct judge *j)
         if (has(g->name, "not yet initialized") || has(g->name, "system not ready"))
             continue;
         bool memory = is_memory(g->name);
-        struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", model_say(j->m, "%c%s", who_says(j->m, g)[0] == 'r' ? 'R' : who_says(j->m, g)[0], who_says(j->m, g) + 1),
+        struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", Who_says(j->m, g),
                                  memory ? "its GPU is out of memory" : model_say(j->m, "a call to its GPU returned '%s'", g->name));
         explain(j, f, "The message is '%s'%s%s.", g->name, *g->extra ? ", at " : "", g->extra);
         if (memory)
@@ -148,8 +148,7 @@ void rule_rank_exited(struct judge *j)
     if (!best)
         return;
     const char *words = signal_says(best->a);
-    const char *who = who_says(j->m, best);
-    struct finding *f = find(j, words ? CAUSE - 5 : LIKELY - 5, words ? 0.85 : 0.6, "%c%s %s", who[0] == 'r' ? 'R' : who[0], who + 1, words ? words : model_say(j->m, "ended with exit code %lld", (long long)best->a));
+    struct finding *f = find(j, words ? CAUSE - 5 : LIKELY - 5, words ? 0.85 : 0.6, "%s %s", Who_says(j->m, best), words ? words : model_say(j->m, "ended with exit code %lld", (long long)best->a));
     if (same_text(best->extra, "root"))
         explain(j, f, "torchrun calls it the first failure; the others were ended because of it.");
     EACH_FACT(j->m, F_EXCEPTION, x)
@@ -232,7 +231,7 @@ void rule_call_failed(struct judge *j)
             if (u->pid != w->pid || !same_text(u->host, w->host) || u->order < w->order)
                 continue;
             static const char *const codes[] = {"success", "a CUDA or HIP call failed", "a system call failed", "internal error", "invalid argument", "invalid usage", "a remote process or the network failed", "in progress", "time-out"};
-            struct finding *f = find(j, SYMPTOM + 2, 0.5, "%s failed (%s) after the warning: %s", who_says(j->m, w), codes[u->a < 9 ? u->a : 3], w->name);
+            struct finding *f = find(j, SYMPTOM + 2, 0.5, "%s failed (%s) after the warning: %s", Who_says(j->m, w), codes[u->a < 9 ? u->a : 3], w->name);
             explain(j, f, "The first warning above lines of the form 'file:line -> %lld' is the cause, these lines are only its way up.", (long long)u->a);
             evidence(f, w);
             evidence(f, u);
@@ -269,7 +268,7 @@ void rule_host_blocked(struct judge *j)
     if (!stuck.n)
         return;
     const struct fact *h = first_of(j->m, F_HEARTBEAT);
-    struct finding *f = find(j, LIKELY + 5, 0.75, "%c%s: the process itself stood still for %lld s; its watchdog thread could not run", 'R', ranks_say(j->m, &stuck) + 1, (long long)h->a);
+    struct finding *f = find(j, LIKELY + 5, 0.75, "%s: the process itself stood still for %lld s; its watchdog thread could not run", Ranks_say(j->m, &stuck), (long long)h->a);
     explain(j, f, "That is no slow collective: a thread holds Python's GIL, or a CUDA call or the driver does not return.");
     EACH_FACT(j->m, F_HEARTBEAT, e)
         evidence(f, e);

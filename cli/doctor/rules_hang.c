@@ -61,9 +61,10 @@ static bool mismatch_in(struct judge *j, const struct scene *s, const struct gro
         b = w, with_b = r;
     }
     bool same_op = same_text(a->op, b->op);
-    struct finding *f = same_op ? find(j, CAUSE, 0.95, "%s: %s passes %lld elements, %s pass %lld", operation_says(j, a), ranks_say(j->m, &with_a), (long long)a->elements, ranks_say(j->m, &with_b), (long long)b->elements)
-                                : find(j, CAUSE, 0.95, "Operation %lld of group %s differs: %s calls %s (%lld elements), %s calls %s (%lld elements)", (long long)a->number, g->words, ranks_say(j->m, &with_a), a->op,
-                                       (long long)a->elements, ranks_say(j->m, &with_b), b->op, (long long)b->elements);
+    struct finding *f = same_op ? find(j, CAUSE, 0.95, "%s: %s %s %lld elements, %s %s %lld", operation_says(j, a), ranks_say(j->m, &with_a), ranks_verb(&with_a, "passes", "pass"), (long long)a->elements, ranks_say(j->m, &with_b),
+                                          ranks_verb(&with_b, "passes", "pass"), (long long)b->elements)
+                                : find(j, CAUSE, 0.95, "Operation %lld of group %s differs: %s %s %s (%lld elements), %s %s %s (%lld elements)", (long long)a->number, g->words, ranks_say(j->m, &with_a), ranks_verb(&with_a, "calls", "call"), a->op,
+                                       (long long)a->elements, ranks_say(j->m, &with_b), ranks_verb(&with_b, "calls", "call"), b->op, (long long)b->elements);
     explain(j, f, "All members of a group must call the same operations with the same sizes in the same order; nothing checks it, so the data never match and everybody waits.");
     if (*a->site || *b->site)
         explain(j, f, "Called by %s on %s%s%s%s.", *a->site ? a->site : "an unknown place", ranks_say(j->m, &with_a), same_text(a->site, b->site) ? ", and by the same place on the others" : ", by ",
@@ -192,10 +193,10 @@ void rule_device_stalled(struct judge *j)
         if (ranks_has(&x->ranks, x->others.v[i]))
             memmove(&x->others.v[i], &x->others.v[i + 1], (size_t)(--x->others.n - i) * sizeof(int));
     bool all_entered = x == &began;
-    struct finding *f = find(j, CAUSE, all_entered ? 0.85 : 0.9, "The GPU%s of %s stopped executing: %s %s", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks), operation_says(j, x->one),
+    struct finding *f = find(j, CAUSE, !s->recorded ? 0.7 : all_entered ? 0.85 : 0.9, "The GPU%s of %s stopped executing: %s %s", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks), operation_says(j, x->one),
                              all_entered ? "was issued everywhere, and never began there" : "and later ones were issued there and never ended, though the others of the group are past it");
     explain(j, f, "%s %s; the program issued the same work, with the same sizes, on %s. What stands still is the device (or earlier work on its stream), not the application's logic and not the network.",
-            x->others.n ? ranks_say(j->m, &x->others) : "Others", all_entered ? "run it" : "have finished it", ranks_say(j->m, &x->ranks));
+            x->others.n ? Ranks_say(j->m, &x->others) : "Others", all_entered ? ranks_verb(&x->others, "runs it", "run it") : ranks_verb(&x->others, "has finished it", "have finished it"), ranks_say(j->m, &x->ranks));
     evidence(f, x->one->fact);
     evidence(f, x->other);
     EACH_FACT(j->m, F_XID, xid)
@@ -279,7 +280,7 @@ void rule_rank_absent(struct judge *j)
     culprits(j, s, &missing, &at);
     if (!missing.n)
         return;
-    struct finding *f = find(j, LIKELY + 10, s->recorded ? 0.9 : 0.8, "%c%s never entered %s", 'R', ranks_say(j->m, &missing) + 1, operation_says(j, at));
+    struct finding *f = find(j, LIKELY + 10, s->recorded ? 0.9 : 0.8, "%s never entered %s", Ranks_say(j->m, &missing), operation_says(j, at));
     int64_t last = last_issued(s, missing.v[0], at->group);
     if (last != NOBODY)
         explain(j, f, "What %s had issued there before, up to operation %lld, is complete: the program itself did not come to the next call. It is no fault of the network.", missing.n == 1 ? "it" : "they", (long long)last);
@@ -325,7 +326,7 @@ void rule_dump_missing(struct judge *j)
     if (!missing.n || !at)
         return;
     bool most = missing.n > s->dumps.n; /* then files were lost or not given, which says little of any rank */
-    struct finding *f = find(j, most ? ADVICE : LIKELY, most ? 0.3 : 0.75, "%c%s wrote no dump, while %s waits in %s", 'R', ranks_say(j->m, &missing) + 1, ranks_say(j->m, &s->dumps), operation_says(j, at));
+    struct finding *f = find(j, most ? ADVICE : LIKELY, most ? 0.3 : 0.75, "%s wrote no dump, while %s %s in %s", Ranks_say(j->m, &missing), ranks_say(j->m, &s->dumps), ranks_verb(&s->dumps, "waits", "wait"), operation_says(j, at));
     explain(j, f, "A rank that has died, or that is blocked in its tear-down after an exception, writes none; so the missing file points at %s.", ranks_say(j->m, &missing));
     if (most)
         explain(j, f, "Most are missing, so they may simply not have been given: read them all together.");
@@ -511,7 +512,7 @@ void rule_trace_behind(struct judge *j)
     bool stands = fact_seen(j->m, F_WATCHDOG) || fact_seen(j->m, F_HEARTBEAT) || fact_seen(j->m, F_GLOO_TIMEOUT) || fact_seen(j->m, F_STALLED_OPS) || fact_seen(j->m, F_RAS_MISSING);
     if (!stands || !take_traces(j, &t) || t.low->last_number == t.high->last_number)
         return;
-    struct finding *f = find(j, LIKELY, 0.75, "%c%s stand%s at operation %lld, %s at %lld", 'R', ranks_say(j->m, &t.behind) + 1, t.behind.n == 1 ? "s" : "", (long long)t.low->last_number, ranks_say(j->m, &t.ahead), (long long)t.high->last_number);
+    struct finding *f = find(j, LIKELY, 0.75, "%s stand%s at operation %lld, %s at %lld", Ranks_say(j->m, &t.behind), t.behind.n == 1 ? "s" : "", (long long)t.low->last_number, ranks_say(j->m, &t.ahead), (long long)t.high->last_number);
     explain(j, f, "By their collective traces; those with the lower number did not make the next call, the others wait for them.");
     evidence(f, t.low);
     evidence(f, t.high);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor_fuzz.c - every reader of the doctor and every rule on spoiled input: doctor_fuzz SECONDS SEED FILE|DIR... Files are spliced, cut, shuffled
- * and flipped at random, read and judged in this process; a crash, a hang of ten seconds or 400 MB end it with the seed. Deterministic but
+ * and flipped at random, read and judged in this process; a crash, a hang of ten seconds or 1200 MB end it with the seed. Deterministic but
  * for the number of rounds.
  */
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 #include "doctor.h"
 
-enum { FILES = 512, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 400 };
+enum { FILES = 512, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 1200 }; /* a sanitizer keeps what was freed for a while */
 
 static struct { char *data; size_t bytes; } corpus[FILES];
 static int corpus_count;
