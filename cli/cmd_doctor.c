@@ -25,12 +25,14 @@ static void usage(void)
     printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
            "       unisono doctor [-v] [--json]           look at this machine\n"
            "       unisono doctor --env [FILE] [--all] [--json]\n"
+           "       unisono doctor --advise 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed' [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
            "Reads whatever there is of a job on NCCL, RCCL, Gloo, PyTorch or Unisono (logs of some or all ranks, launch scripts, environment\n"
            "listings, flight-recorder dumps, topology files, output of system tools; mixed, cut, coloured, with prefixes) and says the cause,\n"
            "where it is seen, what only follows from it, what to do, and how sure that is. Nothing of it is run.\n\n"
            "  -v, --verbose  all of each finding\n"
            "      --json     for programs\n"
+           "      --advise   what to set for such a job, why, and how to see that it took effect; keys: gpus hosts gpu net framework model\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
            "                 that a rank would reject, names that nobody reads, variables without effect\n"
@@ -204,11 +206,12 @@ static int here(bool verbose, bool json)
 
 struct wanted {
     bool all, json, rules, verbose, env;
+    const char *job; /* --advise */
 };
 
 static int parse(int argc, char **argv, struct wanted *w)
 {
-    static const struct option options[] = {{"env", no_argument, NULL, 'e'}, {"all", no_argument, NULL, 'a'}, {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'},
+    static const struct option options[] = {{"env", no_argument, NULL, 'e'}, {"all", no_argument, NULL, 'a'}, {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
                                             {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr = 0;
     optind = 0;
@@ -220,7 +223,8 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'j': w->json = true; break;
         case 'r': w->rules = true; break;
         case 'v': w->verbose = true; break;
-        default: return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
+        case 'A': w->job = optarg; break;
+        default: return optopt == 'A' ? out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'") : out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
         }
     }
     return CLI_GOOD;
@@ -232,6 +236,8 @@ int cmd_doctor(int argc, char **argv)
     int rc = parse(argc, argv, &w);
     if (rc != CLI_GOOD)
         return rc == CLI_BAD ? CLI_GOOD : rc;
+    if (w.job)
+        return doctor_advise(w.job, w.json);
     if (w.rules) {
         doctor_print_rules(w.json);
         return CLI_GOOD;

@@ -35,6 +35,10 @@ size_t doctor_judge(struct doctor *d);
 void doctor_print(const struct doctor *d, bool verbose);
 void doctor_print_json(const struct doctor *d);
 
+/* Print what to set for a job that "gpus=64 gpu=MI300X net=RoCE framework=deepspeed" describes. Returns an exit status of the tool; a word that is not
+ * understood is told on stderr. */
+int doctor_advise(const char *job, bool json);
+
 /* Print every rule: kind, what it looks for, source. */
 void doctor_print_rules(bool json);
 

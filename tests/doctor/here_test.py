@@ -58,6 +58,40 @@ class Here(unittest.TestCase):
         self.assertNotIn("\033", p.stdout)
 
 
+class Advice(unittest.TestCase):
+    def advice(self, job):
+        p = doctor("--advise", job, "--json")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return json.loads(p.stdout)["advice"]
+
+    def test_time_outs_stand_where_they_are_read(self):
+        for framework, words in (("megatron", "--distributed-timeout-minutes"), ("verl", "actor_rollout_ref.nccl_timeout"), ("torch", "init_process_group"), ("deepspeed", "init_distributed")):
+            said = " ".join(a["what"] for a in self.advice("gpus=64 gpu=H100 net=ib framework=" + framework))
+            self.assertIn(words, said)
+            self.assertNotIn("NCCL_TIMEOUT", said)
+
+    def test_it_fits_the_job(self):
+        amd, nvidia, one = (self.advice(j) for j in ("gpus=64 gpu=MI300X net=RoCE model=70B framework=deepspeed", "gpus=512 gpu=H100 net=IB", "gpus=4 gpu=A100 net=none"))
+        self.assertTrue(any("iommu=pt" in a["what"] for a in amd) and not any("peermem" in a["what"] for a in amd))
+        self.assertTrue(any("peermem" in a["what"] for a in nvidia) and not any("GID" in a["what"] for a in nvidia))
+        self.assertFalse(any("launcher" in a["what"] for a in one))
+        self.assertTrue(all(a["why"] and a["verify"] for a in amd + nvidia + one))
+
+    def test_what_it_sets_is_read_by_somebody(self):
+        for net in ("roce", "ib", "efa", "tcp"):
+            for a in self.advice("gpus=1024 gpu=MI300X framework=torch net=" + net):
+                for word in a["what"].replace(",", " ").replace(";", " ").split():
+                    if "=" in word and word.startswith(FOREIGN):
+                        p = doctor("-", text="export %s\n" % word)
+                        self.assertEqual(p.returncode, 0, p.stdout)
+
+    def test_what_is_not_understood_is_said(self):
+        for job, words in (("gpu:8", "keys are"), ("net=token-ring", "legal are"), ("colour=red", "keys are")):
+            p = doctor("--advise", job)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(words, p.stderr)
+
+
 class Input(unittest.TestCase):
     def test_unreadable_is_never_silent(self):
         with tempfile.TemporaryDirectory() as folder:
