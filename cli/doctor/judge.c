@@ -154,6 +154,7 @@ static void besides(struct judge *j)
 void judge_all(struct judge *j, struct model *m)
 {
     *j = (struct judge){.m = m};
+    m->reading_done = true;
     for (const struct rule *r = rules; r->kind; r++) {
         j->rule = r;
         r->run(j);

@@ -23,7 +23,7 @@ struct string {
 enum {
     BLOCK_BYTES = 256 << 10,
     STRING_SLOTS = 1 << 16,
-    FACT_SLOTS = 1 << 16,
+    FACT_SLOTS = 1 << 18,
     FACTS_A_KIND = 60000,      /* ranks x groups x what is said of each, for the largest jobs; the rest is counted */
     OWN_TEXT = 240,
     ARENA_LIMIT = 96 << 20,    /* with the reader's buffers far below the 200 MB that are promised */
@@ -90,6 +90,24 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
     return h ^ h >> 29;
 }
 
+/* Twice the slots, so that chains stay short. Without memory they only grow longer. */
+static void more_string_slots(struct model *m)
+{
+    size_t slots = 2 * m->string_slots;
+    struct string **v = calloc(slots, sizeof *v);
+    if (!v)
+        return;
+    for (size_t i = 0; i < m->string_slots; i++)
+        for (struct string *k = m->strings[i], *next; k; k = next) {
+            next = k->next;
+            k->next = v[k->hash & (slots - 1)];
+            v[k->hash & (slots - 1)] = k;
+        }
+    free(m->strings);
+    m->strings = v;
+    m->string_slots = slots;
+}
+
 const char *model_string(struct model *m, const char *s, size_t bytes)
 {
     if (bytes == 0)
@@ -99,7 +117,7 @@ const char *model_string(struct model *m, const char *s, size_t bytes)
     for (struct string *k = *slot; k; k = k->next)
         if (k->hash == hash && k->bytes == bytes && memcmp(k->text, s, bytes) == 0)
             return k->text;
-    if (m->arena_bytes > ARENA_LIMIT) /* what comes now is counted, and no more kept */
+    if (m->arena_bytes > ARENA_LIMIT && !m->reading_done) /* what comes now is counted, and no more kept */
         return "";
     struct string *k = model_alloc(m, sizeof *k + bytes + 1);
     k->hash = hash;
@@ -110,7 +128,8 @@ const char *model_string(struct model *m, const char *s, size_t bytes)
             k->text[i] = '?';
     k->next = *slot;
     *slot = k;
-    m->string_count++;
+    if (++m->string_count > m->string_slots)
+        more_string_slots(m);
     return k->text;
 }
 
@@ -121,16 +140,21 @@ const char *model_words(struct model *m, const char *s)
 
 const char *model_say(struct model *m, const char *fmt, ...)
 {
+    char buf[2048], *text = buf;
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(buf, sizeof buf, fmt, ap);
     va_end(ap);
-    char *text = model_alloc(m, n < 0 ? 1 : (size_t)n + 1);
-    if (n >= 0)
+    if (n >= (int)sizeof buf) {
+        text = must(malloc((size_t)n + 1));
         vsnprintf(text, (size_t)n + 1, fmt, again);
+    }
     va_end(again);
-    return text;
+    const char *kept = n < 0 ? "" : model_string(m, text, (size_t)n);
+    if (text != buf)
+        free(text);
+    return kept;
 }
 
 struct fact fact_of(enum fact_kind kind)

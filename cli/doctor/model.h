@@ -55,6 +55,7 @@ struct model {
     unsigned long lines, files;
     struct note *notes, *last_note; /* what could not be read, and why */
     unsigned long unreadable;
+    bool reading_done; /* what rules say is kept, however much was read */
     struct arena_block *blocks;
     size_t arena_bytes;
     struct string **strings;
@@ -74,6 +75,8 @@ void *model_alloc(struct model *m, size_t bytes);
 /* The one copy of a string. Control characters become '?'. */
 const char *model_string(struct model *m, const char *s, size_t bytes);
 const char *model_words(struct model *m, const char *s);
+
+/* A formatted string, interned too. */
 const char *model_say(struct model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A fact of this kind with nothing in it, to be filled and given to model_add. */

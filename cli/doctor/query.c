@@ -112,12 +112,25 @@ const char *Who_says(struct model *m, const struct fact *f)
     return capital(m, who_says(m, f));
 }
 
+static int *slot_of(const struct names *s, const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    unsigned count = 2 * (unsigned)s->cap, i = (unsigned)(h ^ h >> 32) & (count - 1); /* cap is a power of two */
+    while (s->slots[i] && !same_text(s->v[s->slots[i] - 1], name))
+        i = (i + 1) & (count - 1);
+    return &s->slots[i];
+}
+
+int names_index(const struct names *s, const char *name)
+{
+    return s->n ? *slot_of(s, name) - 1 : -1;
+}
+
 bool names_has(const struct names *s, const char *name)
 {
-    for (int i = 0; i < s->n; i++)
-        if (same_text(s->v[i], name))
-            return true;
-    return false;
+    return names_index(s, name) >= 0;
 }
 
 void names_add(struct model *m, struct names *s, const char *name)
@@ -131,8 +144,12 @@ void names_add(struct model *m, struct names *s, const char *name)
             memcpy(v, s->v, (size_t)s->n * sizeof *v);
         s->v = v;
         s->cap = cap;
+        s->slots = model_alloc(m, 2 * (size_t)cap * sizeof *s->slots);
+        for (int i = 0; i < s->n; i++)
+            *slot_of(s, v[i]) = i + 1;
     }
-    s->v[s->n++] = model_words(m, name);
+    s->v[s->n] = model_words(m, name);
+    *slot_of(s, name) = ++s->n;
 }
 
 const char *names_say(struct model *m, const struct names *s)

@@ -25,10 +25,12 @@ const char *ranks_numbers(struct model *m, const struct ranks *r);
 struct names {
     const char **v;
     int n, cap;
+    int *slots; /* of a hash over v, 2 * cap of them; 0 = free, else index + 1 */
 };
 
 void names_add(struct model *m, struct names *s, const char *name);
 bool names_has(const struct names *s, const char *name);
+int names_index(const struct names *s, const char *name); /* -1 = not there */
 const char *names_say(struct model *m, const struct names *s); /* "a, b and c" */
 
 /* The rank of a process as its communicator's lines say, NOBODY if they do not. A process with several GPUs is told apart by `dev`. */

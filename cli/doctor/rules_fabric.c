@@ -188,12 +188,9 @@ static struct carrier *carriers_of(struct judge *j, int *count)
     struct carrier *v = model_alloc(j->m, (size_t)(hosts.n + 1) * sizeof *v);
     for (int i = 0; i < hosts.n; i++)
         v[i].host = hosts.v[i];
-    int at = 0;
     EACH_FACT(j->m, F_NIC, n) {
-        if (hosts.n && !same_text(v[at].host, n->host)) /* lines of a host stand together, mostly */
-            for (at = 0; at < hosts.n - 1 && !same_text(v[at].host, n->host);)
-                at++;
-        if (hosts.n && same_text(v[at].host, n->host))
+        int at = names_index(&hosts, n->host);
+        if (at >= 0)
             names_add(j->m, &v[at].nics, n->name);
     }
     *count = hosts.n;
@@ -253,14 +250,9 @@ static struct gdr *gdr_of_hosts(struct judge *j, struct names *hosts)
         if (p->a != NOBODY)
             names_add(j->m, hosts, p->host);
     struct gdr *v = model_alloc(j->m, (size_t)(hosts->n + 1) * sizeof *v);
-    int at = 0;
     EACH_FACT(j->m, F_PATH, p) {
-        if (same_text(p->name, "local") || same_text(p->value, "NET/Socket") || p->a == NOBODY || !hosts->n)
-            continue;
-        if (!same_text(hosts->v[at], p->host))
-            for (at = 0; at < hosts->n - 1 && !same_text(hosts->v[at], p->host);)
-                at++;
-        if (!same_text(hosts->v[at], p->host))
+        int at = names_index(hosts, p->host);
+        if (at < 0 || same_text(p->name, "local") || same_text(p->value, "NET/Socket") || p->a == NOBODY)
             continue;
         if (p->b)
             v[at].with++, v[at].one_with = p;
@@ -311,20 +303,21 @@ void rule_gpudirect_one_sided(struct judge *j)
 {
     struct names hosts = {0};
     struct gdr *all = gdr_of_hosts(j, &hosts);
-    for (int a = 0; a < hosts.n; a++)
-        for (int b = 0; b < hosts.n; b++) {
-            struct gdr on = all[a], off = all[b];
-            if (a == b || !on.with || on.without || off.with || !off.without)
-                continue;
-            struct finding *f = find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s: the peer-memory module (nvidia-peermem, nv_peer_mem) is not there on %s", hosts.v[a], hosts.v[b], hosts.v[b]);
-            explain(j, f, "All %d of its network channels lack /GDRDMA, so its data take the way through host memory, and the whole job goes at that pace.", off.without);
-            if (on.one_with->a != off.one_without->a)
-                explain(j, f, "It also uses another card number (%lld against %lld) for the same place.", (long long)off.one_without->a, (long long)on.one_with->a);
-            evidence(f, on.one_with);
-            evidence(f, off.one_without);
-            tell_remedies(j, f, hosts.v[b]);
-            return;
-        }
+    int a = 0, b = 0;
+    while (a < hosts.n && !(all[a].with && !all[a].without))
+        a++;
+    while (b < hosts.n && !(all[b].without && !all[b].with))
+        b++;
+    if (a == hosts.n || b == hosts.n)
+        return;
+    struct gdr on = all[a], off = all[b];
+    struct finding *f = find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s: the peer-memory module (nvidia-peermem, nv_peer_mem) is not there on %s", hosts.v[a], hosts.v[b], hosts.v[b]);
+    explain(j, f, "All %d of its network channels lack /GDRDMA, so its data take the way through host memory, and the whole job goes at that pace.", off.without);
+    if (on.one_with->a != off.one_without->a)
+        explain(j, f, "It also uses another card number (%lld against %lld) for the same place.", (long long)off.one_without->a, (long long)on.one_with->a);
+    evidence(f, on.one_with);
+    evidence(f, off.one_without);
+    tell_remedies(j, f, hosts.v[b]);
 }
 
 void rule_gpudirect_off(struct judge *j)

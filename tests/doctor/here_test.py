@@ -124,6 +124,23 @@ class Input(unittest.TestCase):
         self.assertEqual(answer["findings"][0]["evidence"][0]["line"], 2)
         self.assertTrue(any("longer than" in n for n in answer["notes"]))
 
+    def test_memory_is_bounded(self):
+        """Lines that are all different, of kinds that are kept: more than could be kept."""
+        def lines():
+            for i in range(250000):
+                yield "h%d:%d:%d [0] NCCL INFO Channel 00/0 : %d[0] -> %d[0] [send] via NET/IB/%d/GDRDMA\n" % (i % 9973, i, i, i, i + 1, i % 8)
+                yield "[rank%d]:[E514 03:12:09.1 P.cpp:1] [PG ID 0 PG GUID %d(group_%d) Rank %d] last enqueued work: %d, last completed work: %d\n" % (i % 999, i, i, i % 999, i, i)
+                yield "host%d: NCCL version 2.%d.%d+cuda12.4 of no library, ncclCommInitRank NCCL_X%d=%d\n" % (i, i, i, i, i)
+        with tempfile.NamedTemporaryFile("w", suffix=".log") as f:
+            f.writelines(lines())
+            f.flush()
+            code = "import resource, subprocess, sys; p = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); print(p.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+            p = subprocess.run([sys.executable, "-c", code, UNISONO, "doctor", "--json", f.name], capture_output=True, text=True, timeout=120, check=True)
+        rc, kib = (int(x) for x in p.stdout.split())
+        self.assertIn(rc, (0, 1))
+        if "ASAN_OPTIONS" not in os.environ:  # a sanitizer keeps memory of its own
+            self.assertLess(kib, 200 << 10)
+
     def test_rules_are_listed(self):
         p = doctor("--rules", "--json")
         listed = json.loads(p.stdout)["rules"]
