@@ -162,9 +162,20 @@ static bool store(struct model *m, const struct torch_line *t)
     return false;
 }
 
-/* What follows a first failure and is never its cause. */
+/* What follows a first failure and is never its cause; of the store's, who is gone is kept. */
 static bool secondary(struct model *m, const struct torch_line *t)
 {
+    struct span host;
+    int64_t port;
+    if ((has(t->msg, "sendBytes failed") || has(t->msg, "recvValue failed") || has(t->msg, "recvBytes failed")) && scan(t->msg, "remote=[%t]:%d", &host, &port)) {
+        struct fact f = torch_fact(t, F_PEER_CLOSED);
+        f.value = model_string(m, host.p, host.n);
+        f.a = port;
+        f.name = "connection of the store closed";
+        f.more = "c10d";
+        model_add(m, &f);
+        return true;
+    }
     return has(t->msg, "should dump") || has(t->msg, "sendBytes failed") || has(t->msg, "recvValue failed") || has(t->msg, "recvBytes failed") ||
            has(t->msg, "Stack trace of the failed collective not found") || has(t->msg, "taking the entire process down") ||
            has(t->msg, "Some NCCL operations have failed") || has(t->msg, "destroy_process_group() was not called");

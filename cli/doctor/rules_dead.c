@@ -252,7 +252,8 @@ void rule_connection_lost(struct judge *j)
             first = p;
     if (!first)
         return;
-    struct finding *f = find(j, SYMPTOM, 0.5, "The process at %s is gone: %s read '%s' from it", first->value, who_says(j->m, first), first->name);
+    bool store = same_text(first->more, "c10d");
+    struct finding *f = find(j, SYMPTOM, store ? 0.4 : 0.5, "The process at %s is gone%s: %s read '%s' from it", first->value, store ? " (it kept the store, so it is rank 0 or the launcher)" : "", who_says(j->m, first), first->name);
     explain(j, f, "This line is written by a survivor. The cause is in the log of the process at %s, which says it earlier, or in its host's kernel log.", first->value);
     evidence(f, first);
     remedy(j, f, "read the log of the rank at %s, and there: dmesg -T | tail -50", first->value);
