@@ -264,7 +264,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     /* Cheap tests first: most lines of a log are none of these. */
     if (torch_ends(m, c, l) || limits(m, l))
         return true;
-    if (!has(l->text, "ank") && !has(l->text, "NCCL") && !has(l->text, "PG ") && !has(l->text, "socket") && !has(l->text, "joined") && !has(l->text, "watchdog"))
+    if (!has(l->text, "ank") && !has(l->text, "NCCL") && !has(l->text, "PG ") && !has(l->text, "ocket") && !has(l->text, "joined") && !has(l->text, "watchdog"))
         return false;
     struct torch_line t = torch_line(m, l);
     return watchdog(m, &t) || progress(m, &t) || heartbeat(m, &t) || store(m, &t) || wrapper(m, &t) || monitored(m, &t) || secondary(m, &t);
