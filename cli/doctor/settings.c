@@ -216,6 +216,10 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
         return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "unset %s (4194304 is the default)", name));
     if (same_text(name, "NCCL_SOCKET_IFNAME") && strlen(value) == 1)
         return opinion(GRADE_WRONG, model_say(m, "NCCL_SOCKET_IFNAME=%s is ignored: a name has two characters or more", value), "");
+    if ((same_text(name, "NCCL_NET_GDR_LEVEL") || same_text(name, "NCCL_P2P_LEVEL")) && isdigit((unsigned char)value[0])) {
+        static const char *const levels[] = {"LOC", "PIX", "PXB", "PHB", "SYS"}; /* the old numbers */
+        return opinion(GRADE_NOTE, model_say(m, "%s=%s means %s", name, value, levels[v > 4 ? 4 : v]), "");
+    }
     if (k && k->reader == SHARP)
         return opinion(GRADE_NOTE, model_say(m, "%s is read only by the HPC-X/SHARP plugin, and does nothing without it", name), "");
     if (same_text(name, "NCCL_NVLS_ENABLE") && v == 1)
