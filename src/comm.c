@@ -407,7 +407,8 @@ const char *uno_last_error(const uno_comm *comm)
 {
     /* A copy: the progress thread may put down the next error meanwhile. Several, for calls that name several communicators. */
     static _Thread_local struct { unsigned next; char text[4][ERR_TEXT_BYTES]; } copies;
-    if (!comm || comm->magic != COMM_MAGIC)
+    /* In a forked child the lock may be held for ever, and nothing but the call's refusal can have happened there. */
+    if (!comm || comm->magic != COMM_MAGIC || comm->fork_generation != fork_generation())
         return err_text();
     char *copy = copies.text[copies.next++ % ARRAY_LEN(copies.text)];
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->fail_lock;
@@ -558,9 +559,9 @@ uno_err uno_comm_async_error(uno_comm *comm, uno_err *async)
 uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s)
 {
     struct config cfg;
-    if (!(timeout_s > 0))
-        return err_set(UNO_ERR_ARG, "uno_comm_set_timeout: %g s; legal is more than 0", timeout_s);
     TRY(comm_enter_failed(comm));
+    if (!(timeout_s > 0))
+        return comm_leave(comm, err_set(UNO_ERR_ARG, "uno_comm_set_timeout: %g s; legal is more than 0", timeout_s));
     uno_err err = config_load(&cfg, &(struct config_program){.timeout_s = timeout_s, .join_timeout_s = -1});
     if (err == UNO_OK)
         comm_timeout_set(comm, cfg.timeout);

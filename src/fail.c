@@ -480,8 +480,7 @@ uno_err comm_enter_failed(uno_comm *c)
     TRY(comm_check(c));
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
     if (atomic_load(&c->finalized)) {
-        comm_release(c);
-        return err_set(UNO_ERR_USAGE, "the communicator was finalized");
+        return comm_leave(c, err_set(UNO_ERR_USAGE, "the communicator was finalized"));
     }
     return UNO_OK;
 }

@@ -126,7 +126,7 @@ static void usage_rank(int rank)
     pid_t pid = fork();
     if (pid == 0) {
         uno_err err = uno_all_reduce(&x, &y, 1, UNO_FLOAT32, UNO_SUM, comm, NULL);
-        CHECK(err == UNO_ERR_USAGE && strstr(uno_last_error(NULL), "fork"), "in a child: %s", uno_last_error(NULL));
+        CHECK(err == UNO_ERR_USAGE && strstr(uno_last_error(comm), "fork"), "in a child: %s", uno_last_error(comm));
         CHECK(uno_comm_abort(comm) == UNO_ERR_USAGE, "abort in a child: %s", uno_last_error(NULL));
         CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy in a child: %s", uno_last_error(NULL));
         uno_comm *own = NULL; /* it may make its own */
@@ -140,7 +140,7 @@ static void usage_rank(int rank)
     CHECK(uno_all_reduce(&x, &y, 1, UNO_FLOAT32, UNO_SUM, comm, NULL) == UNO_OK && y == 2, "after the fork: %s", uno_last_error(comm));
     CHECK(uno_comm_finalize(comm) == UNO_OK, "%s", uno_last_error(comm));
     uno_err err = uno_barrier(comm, NULL);
-    CHECK(err == UNO_ERR_USAGE && strstr(uno_last_error(NULL), "finalized"), "after finalize: %s", uno_last_error(NULL));
+    CHECK(err == UNO_ERR_USAGE && strstr(uno_last_error(comm), "finalized"), "after finalize: %s", uno_last_error(comm));
     CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
     err = uno_comm_destroy(comm);
     CHECK(err == UNO_ERR_ARG && strstr(uno_last_error(NULL), "destroyed"), "destroyed twice: %s", uno_last_error(NULL));
