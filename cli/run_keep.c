@@ -12,11 +12,14 @@
 #include <unisono_watch.h>
 
 #define LOOK_S 0.5
+#define EAGER_LOOK_S 0.05  /* while a rank has not been seen: a job may fail as soon as it has joined */
+#define EAGER_S 10.0       /* ... but not for ever, for it may be no program of this library */
 
 struct run_keep {
     uno_keeper *keeper;
     const char *dir;
-    double next;           /* when processes are looked at again */
+    double begun, looked;
+    bool unseen;           /* a process of the last look has not joined */
     bool failed;           /* said once */
     char path[1100];       /* "" = nothing was saved */
 };
@@ -39,6 +42,8 @@ struct run_keep *keep_new(const struct run_job *job)
     if (!k)
         return NULL;
     k->dir = dir;
+    k->begun = run_now();
+    k->unseen = true;
     if (uno_keeper_new(&k->keeper) != UNO_OK) {
         free(k);
         return NULL;
@@ -46,19 +51,29 @@ struct run_keep *keep_new(const struct run_job *job)
     return k;
 }
 
+static bool eager(const struct run_keep *k)
+{
+    return k->unseen && run_now() < k->begun + EAGER_S;
+}
+
 bool keep_due(struct run_keep *k)
 {
-    double now = run_now();
-    if (!k || now < k->next)
+    if (!k || run_now() < k->looked + (eager(k) ? EAGER_LOOK_S : LOOK_S))
         return false;
-    k->next = now + LOOK_S;
+    k->looked = run_now();
+    k->unseen = false;
     return true;
+}
+
+int keep_wait_ms(const struct run_keep *k)
+{
+    return !k ? -1 : eager(k) ? (int)(EAGER_LOOK_S * 1000) : 100;
 }
 
 void keep_look(struct run_keep *k, pid_t pid)
 {
-    uno_err err = uno_keeper_look(k->keeper, (int)pid);
-    (void)err; /* not joined yet, or no program of this library */
+    if (uno_keeper_look(k->keeper, (int)pid) != UNO_OK)
+        k->unseen = true; /* not joined yet, or no program of this library */
 }
 
 void keep_ended(struct run_keep *k, pid_t pid, int status)

@@ -261,6 +261,13 @@ static void ended(struct run_team *t, int i, int status)
     close_fd(&m->exec_fd);
 }
 
+static void keep_all(struct run_team *t)
+{
+    for (int i = 0; i < t->job->n; i++)
+        if (t->member[i].pid > 0)
+            keep_look(t->keep, t->member[i].pid);
+}
+
 static void reap(struct run_team *t)
 {
     int status;
@@ -269,18 +276,11 @@ static void reap(struct run_team *t)
             if (t->member[i].pid == pid)
                 ended(t, i, status);
     char text[1200];
+    if (t->keep && t->save)
+        keep_all(t); /* those who are left may not have been seen yet, and end soon */
     if (t->keep && t->save && keep_save(t->keep, text, sizeof text))
         wire_send(t->wire, FRAME_NOTE, text, strlen(text), NULL, 0);
     t->save = false;
-}
-
-static void keep_all(struct run_team *t)
-{
-    if (!keep_due(t->keep))
-        return;
-    for (int i = 0; i < t->job->n; i++)
-        if (t->member[i].pid > 0)
-            keep_look(t->keep, t->member[i].pid);
 }
 
 static void on_signal(struct run_team *t)
@@ -353,8 +353,9 @@ void team_walk(struct run_team *t)
 {
     t->keep = keep_new(t->job);
     while (living(t) > 0) {
-        keep_all(t);
-        walk_once(t, t->keep ? 100 : -1);
+        if (keep_due(t->keep))
+            keep_all(t);
+        walk_once(t, keep_wait_ms(t->keep));
     }
     char names[300];
     int left = procs_end_descendants(t->orphaned ? 0 : 0.5, names, sizeof names);

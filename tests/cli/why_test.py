@@ -200,7 +200,7 @@ class Files(unittest.TestCase):
     def leave(self):
         """A job whose rank 1 was killed; the path of the folder of its records."""
         with Job("loop", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
-            # The launcher looks at its ranks twice a second, and 2 ms lie between two calls.
+            # Twice a second the launcher looks at ranks that it has seen, and 2 ms lie between two calls.
             wait_for(lambda: why_json(str(job.pids[1]))[1]["ranks"][1]["communicators"][0]["newest"] > 600, "600 calls")
             os.kill(job.pids[1], signal.SIGKILL)
             job.run.wait(timeout=LIMIT)
@@ -225,6 +225,15 @@ class Files(unittest.TestCase):
         rc, out, _ = tool("why", self.folder)
         self.assertEqual(rc, 1)
         self.assertIn("in the records", out.splitlines()[0])
+
+    def test_killed_early(self):
+        """Until it has seen every rank the launcher looks often: 150 calls take 0.3 s."""
+        with Job("loop", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
+            wait_for(lambda: why_json(str(job.pids[1]))[1]["ranks"][1]["communicators"][0]["newest"] > 150, "150 calls")
+            os.kill(job.pids[1], signal.SIGKILL)
+            job.run.wait(timeout=LIMIT)
+        rc, answer, err = why_json(self.folder)
+        self.assertEqual((rc, err, answer["live"], answer["size"]), (1, "", False, 3))
 
     def test_damaged(self):
         below = self.leave()
