@@ -145,7 +145,7 @@ static uno_err nothing_left(const struct ifaddrs *all, const char *filter, int f
     }
     const char *only = family == AF_INET ? " for IPv4" : family == AF_INET6 ? " for IPv6" : "";
     uno_err err = err_set(UNO_ERR_UNREACHABLE, "no network interface is usable%s%s%.60s%s; this host has %.600s", only,
-                          filter && *filter ? " with SOCKET_IFNAME=\"" : "", filter ? filter : "",
+                          filter && *filter ? " with UNISONO_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME) = \"" : "", filter ? filter : "",
                           filter && *filter ? "\"" : "", have.len ? have.s : "no interface with an address");
     text_free(&have);
     return err;

@@ -33,25 +33,29 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
+#define NOT_A_SIZE "\"%.40s\" is not a size; write a number with K, M, G or T, such as 64K"
+#define NOT_A_TIME "\"%.40s\" is not a time; write seconds, or a number with ms, s, m or h, such as 250ms"
+
 /* A number >= 0 followed by a unit; *unit points behind the blanks after the number. */
-static uno_err parse_number(const char *s, double *value, const char **unit)
+static bool parse_number(const char *s, double *value, const char **unit)
 {
     char *end;
     errno = 0;
     *value = strtod(s, &end);
     if (end == s || !isfinite(*value) || *value < 0 || errno == ERANGE || isalpha((unsigned char)s[0]))
-        return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a number", s);
+        return false;
     while (*end == ' ')
         end++;
     *unit = end;
-    return UNO_OK;
+    return true;
 }
 
 uno_err text_parse_bytes(const char *s, uint64_t *bytes)
 {
     double value;
     const char *unit;
-    TRY(parse_number(s, &value, &unit));
+    if (!parse_number(s, &value, &unit))
+        return err_set(UNO_ERR_PARSE, NOT_A_SIZE, s);
     static const char letters[] = "KMGT";
     int shift = 0;
     if (*unit) {
@@ -65,7 +69,7 @@ uno_err text_parse_bytes(const char *s, uint64_t *bytes)
         if (toupper((unsigned char)*unit) == 'B')
             unit++;
         if (*unit)
-            return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a size; write a number with K, M, G or T, such as 64K", s);
+            return err_set(UNO_ERR_PARSE, NOT_A_SIZE, s);
     }
     value = ldexp(value, shift);
     if (value >= 18446744073709551615.0)
@@ -89,13 +93,14 @@ uno_err text_parse_seconds(const char *s, double *seconds)
         {"", 1}, {"s", 1}, {"sec", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"min", 60}, {"h", 3600}};
     double value;
     const char *unit;
-    TRY(parse_number(s, &value, &unit));
+    if (!parse_number(s, &value, &unit))
+        return err_set(UNO_ERR_PARSE, NOT_A_TIME, s);
     for (size_t i = 0; i < ARRAY_LEN(units); i++)
         if (strcmp(unit, units[i].unit) == 0) {
             *seconds = value * units[i].factor;
             return UNO_OK;
         }
-    return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a time; write seconds, or a number with ms, s, m or h, such as 250ms", s);
+    return err_set(UNO_ERR_PARSE, NOT_A_TIME, s);
 }
 
 uno_err text_parse_int(const char *s, int64_t min, int64_t max, int64_t *value)
@@ -104,7 +109,7 @@ uno_err text_parse_int(const char *s, int64_t min, int64_t max, int64_t *value)
     errno = 0;
     long long v = strtoll(s, &end, 10);
     if (end == s || *end || isspace((unsigned char)s[0]))
-        return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a whole number", s);
+        return err_set(UNO_ERR_PARSE, "\"%.40s\" is not a whole number; legal is %lld to %lld", s, (long long)min, (long long)max);
     if (errno == ERANGE || v < min || v > max)
         return err_set(UNO_ERR_PARSE, "%.40s is outside %lld to %lld", s, (long long)min, (long long)max);
     *value = v;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "base/base.h"
@@ -22,7 +23,14 @@ static void sizes_are_read(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         uint64_t v;
         assert_int_equal(text_parse_bytes(bad[i], &v), UNO_ERR_PARSE);
+        assert_null(strstr(err_text(), "not a number")); /* -1 and nan are */
     }
+    uint64_t v;
+    assert_int_equal(text_parse_bytes("-1", &v), UNO_ERR_PARSE);
+    assert_non_null(strstr(err_text(), "such as 64K"));
+    int64_t n;
+    assert_int_equal(text_parse_int("two", 1, 16, &n), UNO_ERR_PARSE);
+    assert_non_null(strstr(err_text(), "legal is 1 to 16"));
 }
 
 static void times_are_read(void **state)
@@ -33,7 +41,11 @@ static void times_are_read(void **state)
     assert_true(v == 0.25);
     assert_int_equal(text_parse_seconds("2m", &v), UNO_OK);
     assert_true(v == 120);
-    assert_int_equal(text_parse_seconds("2 weeks", &v), UNO_ERR_PARSE);
+    static const char *const bad[] = {"2 weeks", "soon", "-1", ""};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(text_parse_seconds(bad[i], &v), UNO_ERR_PARSE);
+        assert_non_null(strstr(err_text(), "such as 250ms"));
+    }
 }
 
 static void collectives_are_found_by_all_their_names(void **state)
