@@ -39,8 +39,10 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
         break;
     case VERDICT_KIND_LEFT: say(o, "look why this rank makes fewer calls than the others: uneven input is the usual reason"); break;
     case VERDICT_KIND_SILENT: say(o, "look on %s whether the process runs and the host answers", host); break;
-    case VERDICT_KIND_RANK_ABSENT: say(o, "look at rank %d where it stands: `unisono why %d` on %s shows its stack", r ? r->rank : -1,
-                                       r ? r->pid : 0, host); break;
+    case VERDICT_KIND_RANK_ABSENT: /* a thread in a sleep or timed wait gets no signal, so we have no stack of it later either */
+        say(o, "look at rank %d where it stands: `%s %d` on %s shows its stack", r ? r->rank : -1,
+            r && r->process.syscall[0] && !r->process.stack[0] ? "gdb -p" : "unisono why", r ? r->pid : 0, host);
+        break;
     case VERDICT_KIND_SLOW_RANK: say(o, "look what else runs on the processors of %s, and at CPU quotas and affinity", host); break;
     case VERDICT_KIND_SLOW_LINK: say(o, "look at that interface: negotiated speed, errors (ethtool -S), other traffic"); break;
     case VERDICT_KIND_COMPUTING:

@@ -105,6 +105,7 @@ static void test_absent_waits_elsewhere(void **state)
         must_say(VERDICT_KIND_RANK_ABSENT, rank, name(rank), "never called it", "waits in the system call read (pipe_read) for 30.0 s",
                  "in load() at data.py:10", NULL);
         assert_true(v.fault);
+        assert_non_null(strstr(v.what_next, "`gdb -p ")); /* `unisono why` would not disturb it either */
     }
 }
 
@@ -142,6 +143,7 @@ static void test_absent_native_stack(void **state)
     close_stage(&stages[1]);
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "sleeps in step+0x2c (program)", "ranks 0-2, 4-7 wait for it", NULL);
     assert_non_null(strstr(v.lines[0].text, "step+0x2c (program) < main+0x100 (program)"));
+    assert_non_null(strstr(v.what_next, "`unisono why "));
     open_stage(&stages[1]);
     all_but(3);
     s.f.ranks[3].process.in_library = false;
