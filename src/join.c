@@ -396,7 +396,8 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
         return err_set(err, "%s", text);
     }
     if (rank == 0)
-        LOG(LOG_INFO, LOG_INIT, "joined, %d ranks on %d host%s", nranks, j.comm->nhosts, j.comm->nhosts == 1 ? "" : "s");
+        LOG(LOG_INFO, LOG_INIT, "joined, %d ranks on %d host%s%s", nranks, j.comm->nhosts, j.comm->nhosts == 1 ? "" : "s",
+            nranks > 1 && cfg->auth == 1 ? "; without a secret (UNISONO_AUTH=none)" : ""); /* 1: none, see config.def */
     *comm = j.comm;
     return UNO_OK;
 }

@@ -279,6 +279,11 @@ class Ends(unittest.TestCase):
         self.assertIn("Avg bus bandwidth", out)
         self.assertGreater(tried, 100)
 
+    def test_without_a_secret_is_said(self):
+        for auth, says in ("secret", False), ("none", True):
+            rc, _, err = run("-n", "2", "--", UNISONO, "perf", "all_reduce", "-b", "8", "-e", "8", env={"UNISONO_DEBUG": "info", "UNISONO_AUTH": auth})
+            self.assertEqual((rc, "without a secret (UNISONO_AUTH=none)" in err), (0, says), err)
+
     def test_status_of_all_good(self):
         self.assertEqual(run("-n", "2", "--", "true")[0], 0)
 
