@@ -54,7 +54,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 def files(root, *suffixes):
     """Repository files below root with one of these suffixes, build folders left out."""
     for folder, names, leaves in os.walk(root):
-        names[:] = [n for n in names if not n.startswith((".git", "build")) and n != "__pycache__"]
+        names[:] = [n for n in names if not n.startswith((".git", "build")) and n != "__pycache__" and not n.endswith(".egg-info")]
         for leaf in sorted(leaves):
             if not suffixes or leaf.endswith(suffixes):
                 yield os.path.relpath(os.path.join(folder, leaf), root)
