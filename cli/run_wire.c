@@ -107,7 +107,7 @@ bool wire_fill(struct run_wire *w)
 
 bool wire_next(struct run_wire *w, enum run_frame *type, const char **body, size_t *bytes)
 {
-    if (w->broken || w->nhave - w->at < HEAD_BYTES)
+    if (w->nhave - w->at < HEAD_BYTES) /* broken or not: a side that has left may have said its last words before */
         return false;
     const unsigned char *p = (const unsigned char *)w->have + w->at;
     uint32_t n = p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;

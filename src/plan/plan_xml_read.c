@@ -75,6 +75,8 @@ static int int_attr(struct reader *r, const XML_Char **atts, const char *name, i
 {
     const char *s = attr(atts, name);
     int64_t v = missing;
+    if (r->err != UNO_OK) /* its sentence stands; a number that cannot be read would write its own over it */
+        return missing;
     if (!s && missing == INT32_MIN)
         bad(r, "<%s> lacks %s", level_names[r->level], name);
     else if (s && text_parse_int(s, min, max, &v) != UNO_OK)

@@ -333,6 +333,19 @@ class Signals(unittest.TestCase):
         _, err = p.communicate(timeout=LIMIT)
         self.assertEqual((p.returncode, err), (0, ""))  # it ended in order
 
+    def test_launcher_stopped_over_the_end(self):
+        mark = Mark()
+        p = start("-n", "2", "--", "sh", "-c", "sleep %s; echo last words" % mark.word)
+        mark.there(2)
+        agent = agents(p.pid)[0]
+        p.send_signal(signal.SIGSTOP)
+        for pid in processes(mark.word):
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: parent_and_state(agent)[1] == "Z", "the end of the agent")
+        p.send_signal(signal.SIGCONT)  # passed on as others are, and nobody is there any more
+        out, err = p.communicate(timeout=LIMIT)
+        self.assertEqual((p.returncode, out), (0, "last words\n" * 2), err)
+
     def test_launcher_killed(self):
         mark = Mark()
         p = start("-n", "3", "--", "sh", "-c", "setsid sleep %s & sleep %s" % (mark.word, mark.word))
@@ -345,7 +358,7 @@ class Signals(unittest.TestCase):
         mark = Mark()
         p = start("-n", "2", "--", "sh", "-c", "setsid sleep %s & sleep %s" % (mark.word, mark.word))
         mark.there(4)
-        agent = [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if parent(pid) == p.pid]
+        agent = agents(p.pid)
         self.assertEqual(len(agent), 1)
         os.kill(agent[0], signal.SIGKILL)
         _, err = p.communicate(timeout=LIMIT)
@@ -362,12 +375,17 @@ def comm(pid):
         return ""
 
 
-def parent(pid):
+def parent_and_state(pid):
     try:
         with open("/proc/%s/stat" % pid) as f:
-            return int(f.read().rsplit(")", 1)[1].split()[1])
+            state, ppid = f.read().rsplit(")", 1)[1].split()[:2]
+            return int(ppid), state
     except OSError:
-        return -1
+        return -1, ""
+
+
+def agents(launcher):
+    return [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if parent_and_state(pid)[0] == launcher]
 
 
 class Words(unittest.TestCase):

@@ -344,6 +344,10 @@ static void a_small_xml_reads(void **state)
 static void wrong_xml_is_named(void **state)
 {
     xml_refused(XML_ALGO, "line 2: no element found");
+    /* several faults: the first one's sentence, whole */
+    xml_refused("<algo proto=\"LL\" ngpus=\"-1\" nchunksperloop=\"x\" nchannels=\"0\" coll=\"allreduce\" inplace=\"7\"/>",
+                "line 1: ngpus=\"-1\" of <algo> must be a whole number from 1 to ");
+    xml_refused(XML_ONE(XML_STEP("z", "ra", "srcbuf=\"i\" srcoff=\"-1\" cnt=\"y\" hasdep=\"2\"")), "line 4: unknown opcode type=\"ra\"");
     xml_refused(XML_ALGO "</algo>", "line 2: gpu 0 of 2 is missing");
     xml_refused(XML_ALGO XML_GPU("0", "") XML_GPU("0", "") "</algo>", "line 6: gpu 0 is there twice");
     xml_refused(XML_ONE(XML_STEP("0", "ra", IN0)), "line 4: unknown opcode type=\"ra\"");
