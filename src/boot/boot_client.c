@@ -53,6 +53,7 @@ struct search {
     struct auth_key key;
     uint64_t job;
     int rank, size;               /* rank -1: a probe */
+    uint64_t short_ns;            /* no socket could be made since then for want of descriptors or memory; 0 = one could */
 };
 
 static void attempt_failed(struct attempt *a, const char *why, bool refused)
@@ -67,9 +68,12 @@ static void attempt_failed(struct attempt *a, const char *why, bool refused)
     a->pause_ns = MIN(a->pause_ns * 2, RETRY_LAST_NS);
 }
 
-static void attempt_start(struct attempt *a)
+static void attempt_start(struct search *s, struct attempt *a)
 {
     uno_err err = sock_connect_start(&a->to, NULL, &a->fd);
+    int why = errno;
+    bool lacking = err != UNO_OK && err != UNO_ERR_UNREACHABLE && (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM);
+    s->short_ns = !lacking ? 0 : s->short_ns ? s->short_ns : clock_ns();
     if (err == UNO_OK)
         a->state = CONNECTING;
     else
@@ -136,7 +140,7 @@ static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attem
     for (size_t i = 0; i < s->count; i++) {
         struct attempt *a = &s->list[i];
         if (a->state == WAITING && now >= a->next_ns)
-            attempt_start(a);
+            attempt_start(s, a);
         if (a->state == WAITING)
             next = MIN(next, a->next_ns);
         given_up += a->state == GIVEN_UP;
@@ -151,6 +155,8 @@ static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attem
     if (given_up == s->count)
         return UNO_ERR_AUTH;
     now = clock_ns();
+    if (s->short_ns && now - s->short_ns > BOOT_SHORT_NS)
+        return UNO_ERR_SYSTEM; /* attempt_start's sentence stands */
     if (now >= deadline_ns)
         return UNO_ERR_TIMEOUT;
     uint64_t wait_ns = next > now ? next - now : 0;

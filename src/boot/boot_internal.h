@@ -66,6 +66,7 @@ void boot_who_am_i(struct boot_who *who, int rank, int size);
 #define BOOT_MAX_RANKS 65536
 #define BOOT_MAX_BYTES (1u << 20)  /* a rank's contribution */
 #define BOOT_MAX_REPLY (1u << 30)
+#define BOOT_SHORT_NS 2000000000ull /* a want of descriptors or memory that lasts longer does not pass by itself */
 #define BOOT_HALF_OPEN 64
 
 /* "3, 7-9" of the ranks for which pick() says yes; after `most` ranges "and 12 more". Returns how many. */

@@ -6,8 +6,10 @@
  */
 #include "boot_server.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- faults of the job -------------------------------------------------------------------------------------- */
@@ -144,6 +146,15 @@ void job_remove_file(struct server *s)
         unlink(s->unlink_path);
     free(s->unlink_path);
     s->unlink_path = NULL;
+}
+
+void job_cannot_accept(struct server *s, int why)
+{
+    struct rlimit most = {0};
+    char hint[100] = "";
+    if (why == EMFILE && getrlimit(RLIMIT_NOFILE, &most) == 0)
+        snprintf(hint, sizeof hint, "; it may have %llu descriptors open, allow more with ulimit -n", (unsigned long long)most.rlim_cur);
+    job_failed(s, UNO_ERR_SYSTEM, "rank 0's process cannot accept the connections of ranks that join: %s%s", strerror(why), hint);
 }
 
 /* ---- joining -------------------------------------------------------------------------------------------------- */

@@ -238,6 +238,18 @@ static void listen_poll(struct server *s, bool on)
     s->accept_again_ns = on ? 0 : clock_ns() + CROWDED_NS / 10;
 }
 
+/* No descriptors or no memory: a pause instead of a spin, and when it lasts, the job's fault. */
+static void cannot_accept(struct server *s, int why)
+{
+    uint64_t now = clock_ns();
+    if (s->short_ns == 0 || now - s->short_seen_ns > BOOT_SHORT_NS / 2)
+        s->short_ns = now;
+    s->short_seen_ns = now;
+    if (now - s->short_ns > BOOT_SHORT_NS)
+        job_cannot_accept(s, why);
+    listen_poll(s, false);
+}
+
 /* Room for one more half-open connection? If not, the oldest goes if it has had its time. */
 static bool make_room(struct server *s)
 {
@@ -266,9 +278,10 @@ static void accept_all(struct server *s)
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
             if (errno != EAGAIN)
-                listen_poll(s, false); /* no descriptors or no memory: a pause instead of a spin */
+                cannot_accept(s, errno);
             return;
         }
+        s->short_ns = 0;
         struct conn *c = mem_zalloc(sizeof *c);
         if (!c || sock_tune(fd) != UNO_OK) {
             free(c);

@@ -47,6 +47,7 @@ struct server {
     uint64_t said_ns;                   /* when last something was said about a stranger */
     uint64_t tell_own_ns;               /* not later than then the own process learns that the job has failed; 0 = nothing to tell */
     bool crowded;                       /* not accepting because of half-open connections */
+    uint64_t short_ns, short_seen_ns;   /* connections wait that could not be accepted for want of descriptors or memory: since when, seen last */
     struct conn *conns;
     int half_open, size, joined, left;
     struct member *members;
@@ -70,6 +71,7 @@ void conn_send(struct server *s, struct conn *c, enum boot_frame_type type, uno_
 
 /* ---- boot_job.c ---- */
 void job_join(struct server *s, struct conn *c);                    /* BOOT_JOIN has come: c->who */
+void job_cannot_accept(struct server *s, int why);                  /* an errno: connections wait, and there is no room for them */
 char *job_round_place(struct server *s, struct conn *c);            /* where the payload of BOOT_PUT goes; NULL: failed */
 void job_contribution(struct server *s, struct conn *c);            /* it is complete */
 void job_answer_sent(struct server *s, int slot);                   /* one answer of that round has left */

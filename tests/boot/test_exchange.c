@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sys/resource.h>
 
 #include "boot/boot_internal.h"
 #include "processes.h"
@@ -408,6 +409,57 @@ static uno_err stranger(int index, void *arg)
     return UNO_OK;
 }
 
+static uno_err member_with_descriptors(int index, void *arg)
+{
+    struct rlimit most;
+    getrlimit(RLIMIT_NOFILE, &most);
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+    return member(index, arg);
+}
+
+static bool one_server(void *arg)
+{
+    return boot_servers_running() == 1;
+}
+
+/* Who serves can accept n connections, and the ranks, unless they help themselves, can open as many. */
+static void run_with_descriptors(int n, struct scenario *s, uno_err (*run)(int index, void *arg), const char *const *says)
+{
+    struct rlimit most, few;
+    int taken[256], count = 0;
+    assert_true(wait_until(one_server, NULL, 10)); /* those of other tests would close some */
+    getrlimit(RLIMIT_NOFILE, &most);
+    few = most;
+    few.rlim_cur = 128;
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (count < 256 && (taken[count] = dup(0)) >= 0)
+        count++;
+    for (int i = 0; i < n; i++)
+        close(taken[--count]);
+    struct processes p = processes_start(s->n, run, s);
+    processes_wait(&p);
+    setrlimit(RLIMIT_NOFILE, &most);
+    while (count > 0)
+        close(taken[--count]);
+    expect(&p, s, UNO_ERR_SYSTEM, says, -1);
+    processes_free(&p);
+}
+
+static void a_server_without_descriptors_says_so(void **state)
+{
+    struct scenario s = scenario_of(3);
+    run_with_descriptors(1, &s, member_with_descriptors,
+                         (const char *const[]){"rank 0's process cannot accept the connections of ranks that join", "Too many open files",
+                                               "ulimit -n", NULL});
+}
+
+static void a_rank_without_descriptors_says_so(void **state)
+{
+    struct scenario s = scenario_of(2);
+    run_with_descriptors(0, &s, member, (const char *const[]){"cannot open a socket to ", "Too many open files", NULL});
+}
+
 static void strangers_do_not_stop_the_joining(void **state)
 {
     struct scenario s = scenario_of(16);
@@ -503,6 +555,8 @@ int main(void)
         cmocka_unit_test_setup(nobody_serves, setup),
         cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
         cmocka_unit_test_setup(all_learn_who_is_missing_though_rank_0_ends, setup),
+        cmocka_unit_test_setup(a_server_without_descriptors_says_so, setup),
+        cmocka_unit_test_setup(a_rank_without_descriptors_says_so, setup),
         cmocka_unit_test_setup(strangers_do_not_stop_the_joining, setup),
         cmocka_unit_test_setup(without_a_secret, setup),
         cmocka_unit_test_setup(every_failing_allocation_is_an_error_and_nothing_leaks, setup),
