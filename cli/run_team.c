@@ -131,7 +131,12 @@ static _Noreturn void become_rank(struct run_team *t, int i, pid_t parent, int o
         _exit(126);
     }
     binding_apply(t->binding, i);
-    export_place(t, i, secret_file(job->secret));
+    int secret_fd = secret_file(job->secret);
+    if (secret_fd < 0) {
+        tell_parent(exec_fd, END_EXEC, errno);
+        _exit(126);
+    }
+    export_place(t, i, secret_fd);
     if (job->first + i == 0 && t->listen_fd >= 0)
         fcntl(t->listen_fd, F_SETFD, 0);
     execvp(job->args[0], job->args);

@@ -591,9 +591,12 @@ uno_err uno_comm_explain(uno_comm *comm, uno_coll coll, size_t count, uno_type t
     if (err == UNO_OK)
         err = check_root("uno_comm_explain", comm, root);
     if (err == UNO_OK) {
-        struct request req = {.coll = coll, .type = type, .op = (int)op, .root = root, .count = count};
+        struct op call = {.req = {.coll = coll, .type = type, .op = (int)op, .root = root, .count = count}};
+        if (coll_reduces(coll))
+            err = check_op("uno_comm_explain", comm, &call);
         walk_wait(comm);
-        err = planner_explain(comm->planner, &req, false, &t);
+        if (err == UNO_OK)
+            err = planner_explain(comm->planner, &call.req, false, &t);
         walk_leave(comm);
     }
     if (err == UNO_OK)

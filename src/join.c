@@ -414,9 +414,18 @@ static uno_err program_config(const uno_config *config, struct config *cfg)
     return config_load(cfg, &program);
 }
 
+/* Before anything is as large as the job. */
+static uno_err check_size(const char *call, int n)
+{
+    if (n > BOOT_MAX_RANKS)
+        return err_set(UNO_ERR_ARG, "%s: %d ranks; at most %d are possible", call, n, BOOT_MAX_RANKS);
+    return UNO_OK;
+}
+
 uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config)
 {
     struct config cfg;
+    TRY(check_size("uno_comm_init_rank", nranks));
     TRY(program_config(config, &cfg));
     return join(comm, nranks, id, rank, &cfg, config ? config->name : NULL);
 }
@@ -439,6 +448,7 @@ uno_err join_env(uno_comm **comm, const uno_config *config)
 uno_err join_all(uno_comm **comms, int n, const uno_config *config)
 {
     struct config cfg;
+    TRY(check_size("uno_comm_init_all", n));
     TRY(program_config(config, &cfg));
     TRY(configure_process(&cfg, -1));
     memset(comms, 0, (size_t)n * sizeof *comms);

@@ -10,6 +10,8 @@
 #include "base/base_auth.h"
 #include "base/base_config.h"
 
+#define BOOT_MAX_RANKS 65536
+
 struct boot_id;   /* what is inside uno_id: version, secret, job number, port, addresses */
 
 /* Make an id and start serving it: a thread of this process collects the blobs of all ranks and answers with all of them.

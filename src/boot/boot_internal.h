@@ -63,7 +63,6 @@ struct boot_who {
     uint8_t reserved[4];
 };
 void boot_who_am_i(struct boot_who *who, int rank, int size);
-#define BOOT_MAX_RANKS 65536
 #define BOOT_MAX_BYTES (1u << 20)  /* a rank's contribution */
 #define BOOT_MAX_REPLY (1u << 30)
 #define BOOT_SHORT_NS 2000000000ull /* a want of descriptors or memory that lasts longer does not pass by itself */

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -286,6 +287,16 @@ class Ends(unittest.TestCase):
 
     def test_status_of_all_good(self):
         self.assertEqual(run("-n", "2", "--", "true")[0], 0)
+
+    def test_few_descriptors(self):
+        worked = []
+        for limit in range(6, 40, 2):
+            script = "test -e /proc/self/fd/$UNISONO_SECRET_FD"
+            rc, _, err = run("-n", "3", "--", "sh", "-c", script, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+            worked.append(rc == 0)
+            self.assertTrue(rc == 0 or "Too many open files" in err, "%d descriptors: %d %s" % (limit, rc, err))
+        self.assertIn(False, worked)
+        self.assertTrue(worked[-1])
 
     def test_no_program(self):
         rc, _, err = run("-n", "2", "--", "/no/such/program")
