@@ -348,6 +348,22 @@ static bool all_are_here(const struct kept *k)
     return true;
 }
 
+/* Namespaces are hosts to the job though their processes are all seen from here: how the paths between them are only its stewards know. */
+static bool share_a_network(const struct kept *k)
+{
+    struct stat first = {0}, st;
+    char path[40];
+    for (int r = 0; r < k->w.opt.size - 1; r++) {
+        snprintf(path, sizeof path, "/proc/%d/ns/net", (int)k->w.members[r].pid);
+        if (stat(path, &st) != 0)
+            continue; /* it has ended */
+        if (first.st_ino && (st.st_ino != first.st_ino || st.st_dev != first.st_dev))
+            return false;
+        first = st;
+    }
+    return true;
+}
+
 static uno_err one_job(struct watch_keeper *keeper, struct kept **kept)
 {
     struct kept *k = *kept = keeper->jobs;
@@ -376,7 +392,7 @@ uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes)
     *data = NULL;
     *bytes = 0;
     TRY(one_job(keeper, &k));
-    if (all_are_here(k))
+    if (all_are_here(k) && share_a_network(k))
         return UNO_OK;
     TRY(ask(k, true, &asked));
     uno_err err = await_answer(k, asked, data, bytes);

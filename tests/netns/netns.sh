@@ -108,6 +108,9 @@ down | drop | reject)
         in_host 3 ip route add unreachable 10.214.0.2/32 ;;
     esac
     cut=$(date +%s)
+    # From here all ranks are processes of one machine; how the paths between their namespaces are `unisono why` has to ask them.
+    condition 20 "unisono why does not see the cut" \
+        sh -c "timeout 10 '$unisono' why \$(ip netns pids uno-$id-1 | head -n 1) | grep -q '^no path between '"
     job_ends 60
     [ $status != 0 ] || fail "the job ended well without a link"
     echo "$what; ended $(($(date +%s) - cut)) s later, status $status:"
