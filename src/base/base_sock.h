@@ -29,8 +29,8 @@ struct sock_iface {
     bool loopback, up;
 };
 /* Interfaces in order of preference: filter has NCCL_SOCKET_IFNAME's syntax (prefix list, ^, =); empty = all but docker*,
- * virbr*, lo; lo alone if nothing else is up. family: 0 any, AF_INET, AF_INET6. UNO_ERR_UNREACHABLE when the filter leaves
- * nothing; the sentence lists what there is. *ifaces: caller frees. */
+ * virbr*, lo; those without a carrier if none has one, lo alone if nothing else is up. family: 0 any, AF_INET, AF_INET6.
+ * UNO_ERR_UNREACHABLE when the filter leaves nothing; the sentence lists what there is. *ifaces: caller frees. */
 uno_err sock_interfaces(const char *filter, int family, struct sock_iface **ifaces, size_t *count);
 /* Does name match a filter of that syntax? Empty filter: the default exclusions. */
 bool sock_iface_match(const char *name, const char *filter);

@@ -92,9 +92,13 @@ static int compare_found(const void *pa, const void *pb)
     return a->order < b->order ? -1 : 1;
 }
 
-static bool usable(const struct ifaddrs *i, int family)
+/* What is taken, in this order, until there is something: loopback reaches nobody on another host, whereas a link without a carrier may be
+ * one that was made a moment ago, and its address reaches this host in any case. */
+enum pass { PASS_RUNNING, PASS_UP, PASS_LOOPBACK };
+
+static bool usable(const struct ifaddrs *i, int family, enum pass pass)
 {
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING) || strlen(i->ifa_name) > 15)
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || (pass != PASS_UP && !(i->ifa_flags & IFF_RUNNING)) || strlen(i->ifa_name) > 15)
         return false;
     int f = i->ifa_addr->sa_family;
     return (f == AF_INET || f == AF_INET6) && (family == 0 || family == f);
@@ -113,17 +117,17 @@ static void describe(const struct ifaddrs *i, struct sock_iface *out)
     out->up = true;
 }
 
-/* Take what the filter allows; second pass (only_loopback): loopback as the last resort. */
-static size_t collect(const struct ifaddrs *all, const char *filter, int family, bool only_loopback, struct found *out)
+/* Take what the filter allows. */
+static size_t collect(const struct ifaddrs *all, const char *filter, int family, enum pass pass, struct found *out)
 {
     struct filter f = read_filter(filter);
     bool listing = *f.list && !f.exclude;
     size_t n = 0;
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-        if (!usable(i, family))
+        if (!usable(i, family, pass))
             continue;
         bool loopback = i->ifa_flags & IFF_LOOPBACK;
-        if (only_loopback ? !loopback || list_position(i->ifa_name, f.list, f.exact) >= 0
+        if (pass == PASS_LOOPBACK ? !loopback || list_position(i->ifa_name, f.list, f.exact) >= 0
                           : !sock_iface_match(i->ifa_name, filter) || (loopback && !listing))
             continue;
         describe(i, &out[n].iface);
@@ -164,9 +168,9 @@ uno_err sock_interfaces(const char *filter, int family, struct sock_iface **ifac
     uno_err err = found && out ? UNO_OK : UNO_ERR_MEMORY;
     if (err == UNO_OK) {
         struct filter f = read_filter(filter);
-        n = collect(all, filter, family, false, found);
-        if (n == 0 && (f.exclude || !*f.list))
-            n = collect(all, filter, family, true, found);
+        n = collect(all, filter, family, PASS_RUNNING, found);
+        for (enum pass pass = PASS_UP; n == 0 && pass <= PASS_LOOPBACK && (f.exclude || !*f.list); pass++)
+            n = collect(all, filter, family, pass, found);
         if (n == 0)
             err = nothing_left(all, filter, family);
     }

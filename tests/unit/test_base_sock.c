@@ -7,8 +7,10 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +78,36 @@ static void a_filter_that_leaves_nothing_lists_what_there_is(void **state)
     assert_int_equal(sock_interfaces("=nosuch0", 0, &list, &n), UNO_ERR_UNREACHABLE);
     assert_non_null(strstr(err_text(), "nosuch0"));
     assert_non_null(strstr(err_text(), "lo"));
+}
+
+enum { CHILD_GOOD, CHILD_BAD, CHILD_CANNOT };
+
+/* In a network namespace of its own: a link whose other end is down has an address and no carrier. */
+static int look_without_a_carrier(void)
+{
+    struct sock_iface *list;
+    size_t n;
+    if (unshare(CLONE_NEWNET) != 0 || system("{ ip link set lo up && ip link add c0 type veth peer name c1 && ip addr add 10.9.9.1/24 dev c0 && "
+                                             "ip link set c0 up; } >/dev/null 2>&1") != 0)
+        return CHILD_CANNOT;
+    if (sock_interfaces("", AF_INET, &list, &n) != UNO_OK || n != 1 || strcmp(list[0].name, "c0") != 0)
+        return CHILD_BAD;
+    free(list);
+    bool refused = sock_interfaces("=c0", AF_INET, &list, &n) == UNO_ERR_UNREACHABLE; /* who asks for it wants it to work */
+    return refused ? CHILD_GOOD : CHILD_BAD;
+}
+
+static void a_link_without_a_carrier_comes_before_loopback(void **state)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(look_without_a_carrier());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CHILD_CANNOT)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), CHILD_GOOD);
 }
 
 static void *late_listener(void *arg)
@@ -168,6 +200,7 @@ int main(void)
         cmocka_unit_test(filters_have_nccls_syntax),
         cmocka_unit_test(loopback_is_found_when_asked_for),
         cmocka_unit_test(a_filter_that_leaves_nothing_lists_what_there_is),
+        cmocka_unit_test(a_link_without_a_carrier_comes_before_loopback),
         cmocka_unit_test(connect_waits_for_a_listener_and_reads_have_deadlines),
         cmocka_unit_test(deadlines_and_full_peers),
         cmocka_unit_test(a_port_in_use_and_no_descriptors_are_said),
