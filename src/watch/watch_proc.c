@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -228,7 +229,10 @@ char proc_used(int32_t pid, uint64_t *cpu_ns)
 bool proc_handles(int32_t pid, int32_t tid, int sig)
 {
     char text[4096];
-    uint64_t caught, blocked, bit = (uint64_t)1 << (sig - 1);
+    uint64_t caught, blocked;
+    if (sig < SIGRTMIN || sig > SIGRTMAX) /* it comes out of the other process's memory; no steward takes any other */
+        return false;
+    uint64_t bit = (uint64_t)1 << (sig - 1);
     return read_path(text, sizeof text, "/proc/%d/task/%d/status", (int)pid, (int)tid) &&
            number_after(text, "SigCgt:", 16, &caught) && (caught & bit) && number_after(text, "SigBlk:", 16, &blocked) &&
            !(blocked & bit);
