@@ -3,6 +3,7 @@
  * main.c - the program `unisono`: one table of subcommands (commands.def) drives dispatch, help and shell completion.
  * Called under a name of nccl-tests (all_reduce_perf, ...) it is `unisono perf` of that collective.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,19 @@ static int is_perf_name(const char *path)
     return tail && (tail[5] == 0 || strcmp(tail + 5, "_mpi") == 0);
 }
 
+/* A descriptor 0, 1 or 2 that whoever started us has closed would be given to the next pipe or socket, and what is said go there. */
+static void open_standard_descriptors(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= 2)
+        fd = dup(fd);
+    if (fd > 2)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_descriptors();
     if (access("/sys/devices/system/cpu", F_OK) != 0) /* hwloc would print a line, here and in each rank */
         setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (argc > 0 && is_perf_name(argv[0]))

@@ -437,8 +437,13 @@ uno_err join_env(uno_comm **comm, const uno_config *config)
     bool launched = false;
     for (int i = 0; i < boot_source_count && !launched; i++)
         launched = boot_sources[i].detect(&cfg);
-    if (!launched)
-        return join_all(comm, 1, config);
+    if (!launched) {
+        char text[200];
+        uno_err err = join_all(comm, 1, config);
+        if (err == UNO_OK && boot_half_told(text, sizeof text))
+            LOG(LOG_WARN, LOG_ENV, "%s", text);
+        return err;
+    }
     struct boot_place place;
     memset(&place, 0, sizeof place);
     TRY(boot_from_env(&cfg, &place));

@@ -47,6 +47,8 @@ extern const struct boot_source boot_sources[];
 extern const int boot_source_count;
 /* Find rank, size and id from the environment; UNO_ERR_USAGE when no source is there (then size is 1 by convention). */
 uno_err boot_from_env(const struct config *cfg, struct boot_place *place);
+/* No source is there, but variables of one say that there are more ranks: which, and what is missing beside them. false: none do. */
+bool boot_half_told(char *buf, size_t buf_bytes);
 
 struct boot;
 /* Connect to the id's server as `rank` of `size`. deadline_ns covers all later calls too. */

@@ -370,3 +370,21 @@ uno_err boot_from_env(const struct config *cfg, struct boot_place *place)
     }
     return err_set(UNO_ERR_USAGE, "no launcher is there: no UNISONO_RANK, torchrun, PMIx, Open MPI, MPICH or Slurm variables");
 }
+
+/* Slurm's variables stand in batch scripts, too, where one process is right. */
+bool boot_half_told(char *buf, size_t buf_bytes)
+{
+    static const struct { const char *rank, *size, *needs[2]; } halves[] = {{"RANK", "WORLD_SIZE", {"MASTER_ADDR", "MASTER_PORT"}},
+                                                                           {"PMI_RANK", "PMI_SIZE", {"PMI_FD", "PMI_FD"}}};
+    for (size_t i = 0; i < ARRAY_LEN(halves); i++) {
+        const char *rank = env(halves[i].rank), *size = env(halves[i].size);
+        int64_t ranks;
+        if (!rank || !size || text_parse_int(size, 2, BOOT_MAX_RANKS, &ranks) != UNO_OK)
+            continue;
+        const char *missing = env(halves[i].needs[0]) ? halves[i].needs[1] : halves[i].needs[0];
+        snprintf(buf, buf_bytes, "%s=%.20s and %s=%.20s have no effect: %s is not set, so this process is a job of one rank", halves[i].rank, rank,
+                 halves[i].size, size, missing);
+        return true;
+    }
+    return false;
+}

@@ -428,12 +428,41 @@ static void node_lists(void **state)
     assert_false(boot_slurm_first_host("node1", tiny, sizeof tiny));
 }
 
+/* A rank that works alone because one variable is missing must not go unnoticed. */
+static void what_is_half_told_is_said(void **state)
+{
+    static const struct { const char *env[4], *says; } halves[] = {
+        {{"RANK=0", "WORLD_SIZE=2"}, "RANK=0 and WORLD_SIZE=2 have no effect: MASTER_ADDR is not set"},
+        {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"}, "MASTER_PORT is not set"},
+        {{"PMI_RANK=0", "PMI_SIZE=3"}, "PMI_FD is not set"},
+        {{"RANK=0", "WORLD_SIZE=1"}, NULL},
+        {{"RANK=0", "WORLD_SIZE=x"}, NULL},
+        {{"WORLD_SIZE=4"}, NULL},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=8"}, NULL},
+        {{NULL}, NULL}};
+    struct config cfg;
+    char text[200];
+    for (size_t i = 0; i < ARRAY_LEN(halves); i++) {
+        clearenv();
+        for (int v = 0; v < 4 && halves[i].env[v]; v++)
+            assert_int_equal(putenv((char *)(uintptr_t)halves[i].env[v]), 0);
+        assert_int_equal(config_load(&cfg, NULL), UNO_OK);
+        for (int b = 0; b < boot_source_count; b++)
+            assert_false(boot_sources[b].detect(&cfg));
+        assert_int_equal(boot_half_told(text, sizeof text), halves[i].says != NULL);
+        if (halves[i].says)
+            assert_non_null(strstr(text, halves[i].says));
+    }
+    clearenv();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(node_lists),
         cmocka_unit_test(every_source_joins_or_says_why_not),
         cmocka_unit_test(real_launchers),
+        cmocka_unit_test(what_is_half_told_is_said), /* last: it clears the environment */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

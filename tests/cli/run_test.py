@@ -288,6 +288,12 @@ class Ends(unittest.TestCase):
     def test_status_of_all_good(self):
         self.assertEqual(run("-n", "2", "--", "true")[0], 0)
 
+    def test_closed_standard_descriptors(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            p = subprocess.run(["sh", "-c", "exec \"$0\" run -n 2 -- sh -c 'test -S /proc/self/fd/${UNISONO_LISTEN_FD:-none} || test $RANK = 1 && echo hello' " + closed,
+                                UNISONO], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False)
+            self.assertEqual((closed, p.returncode, p.stdout, p.stderr), (closed, 0, "" if ">&-" in closed.split() else "hello\n" * 2, ""))
+
     def test_few_descriptors(self):
         worked = []
         for limit in range(6, 40, 2):
