@@ -3,6 +3,7 @@
  * main.c - the program `unisono`: one table of subcommands (commands.def) drives dispatch, help and shell completion.
  * Called under a name of nccl-tests (all_reduce_perf, ...) it is `unisono perf` of that collective.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,11 +125,8 @@ static void open_standard_descriptors(void)
         close(fd);
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    open_standard_descriptors();
-    if (access("/sys/devices/system/cpu", F_OK) != 0) /* hwloc would print a line, here and in each rank */
-        setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (argc > 0 && is_perf_name(argv[0]))
         return cmd_perf(argc, argv);
     if (argc < 2) {
@@ -141,4 +139,16 @@ int main(int argc, char **argv)
         return cmd_version(1, argv);
     const struct command *c = find_command(argv[1]);
     return c ? c->run(argc - 1, argv + 1) : unknown_command(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    open_standard_descriptors();
+    if (access("/sys/devices/system/cpu", F_OK) != 0) /* hwloc would print a line, here and in each rank */
+        setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    int status = run_command(argc, argv);
+    /* What a full disk has cut must not be taken for whole. A command that failed has said what it had to say. */
+    if (status != CLI_ERROR && (fflush(stdout) != 0 || ferror(stdout)))
+        return out_error(argc > 1 ? argv[1] : "help", "writing to standard output failed: %s", strerror(errno));
+    return status;
 }

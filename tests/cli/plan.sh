@@ -79,5 +79,18 @@ expect 2 'opcode.xml line 4: unknown opcode type="x"' verify "$dir/opcode.xml"
 sed '4s/dstoff="2"/dstoff="3"/' "$imports/azure/a2a2ll.xml" >"$dir/wrong.xml"
 expect 1 'refuted \(.*rank 0' verify "$dir/wrong.xml"
 
+# What a full disk has cut is not called good, whatever the command.
+if [ -w /dev/full ]; then
+    for words in 'plan make all_reduce --ranks 4 --json' 'plan algos' 'topo --input host:2' version help 'doctor --rules'; do
+        # shellcheck disable=SC2086
+        "$unisono" $words >/dev/full 2>"$dir/said"
+        got=$?
+        if [ $got -ne 2 ] || ! grep -q 'writing to standard output failed' "$dir/said"; then
+            echo "unisono $words on a full disk: status $got, $(cat "$dir/said")"
+            failures=$((failures + 1))
+        fi
+    done
+fi
+
 [ $failures -eq 0 ] || echo "$failures failures"
 [ $failures -eq 0 ]
