@@ -234,6 +234,9 @@ uno_err engine_issue(struct op *call);
 uno_err engine_again(uno_comm *comm, const void *send, void *recv, const void *call_site);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
+/* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline, or a signal that is asked for, comes first. */
+uno_err engine_walk_until(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns, bool ask);
+bool engine_call_done(void *op);         /* for `done`: a call that can be given up to a signal */
 /* Progress until done(arg), which is asked with and without the walk lock. UNO_ERR_IN_PROGRESS when the deadline comes first. */
 uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 /* The same for conditions that only the holder of the walk lock may look at; their argument is the communicator. */
