@@ -402,6 +402,13 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     return UNO_OK;
 }
 
+static uno_err check_seconds(const char *name, double s)
+{
+    if (s > 0 || s < 0) /* not 0, not NaN */
+        return UNO_OK;
+    return err_set(UNO_ERR_ARG, "config: %s is %g; legal is more than 0, or less for the default", name, s);
+}
+
 static uno_err program_config(const uno_config *config, struct config *cfg)
 {
     struct config_program program = {-1, -1};
@@ -410,6 +417,8 @@ static uno_err program_config(const uno_config *config, struct config *cfg)
             return err_set(UNO_ERR_ARG, "config was not initialised with UNO_CONFIG_INIT");
         program.timeout_s = config->timeout_s;
         program.join_timeout_s = config->join_timeout_s;
+        TRY(check_seconds("timeout_s", program.timeout_s));
+        TRY(check_seconds("join_timeout_s", program.join_timeout_s));
     }
     return config_load(cfg, &program);
 }

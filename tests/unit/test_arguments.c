@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arguments that no program means, refused before anything is begun, each with what is legal. Those of running communicators, on all ranks and
+ * carriers, are in tests/faults (arguments_everywhere).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "unisono.h"
+
+static uno_comm *comms[2];
+
+static void arguments_beyond_all_bounds(void **state)
+{
+    (void)state;
+    uno_id id;
+    uno_comm *comm;
+    char line[400];
+    memset(&id, 0, sizeof id);
+    assert_int_equal(uno_comm_init_rank(&comm, INT_MAX, &id, 0, NULL), UNO_ERR_ARG);
+    assert_non_null(strstr(uno_last_error(NULL), "2147483647 ranks; at most 65536"));
+    assert_int_equal(uno_comm_init_all(comms, INT_MAX, NULL), UNO_ERR_ARG);
+    assert_non_null(strstr(uno_last_error(NULL), "2147483647 ranks; at most 65536"));
+    assert_int_equal(uno_comm_init_all(comms, 2, NULL), UNO_OK);
+    assert_int_equal(uno_comm_explain(comms[0], UNO_ALL_REDUCE, 1, UNO_FLOAT32, (uno_op)99, 0, line, sizeof line), UNO_ERR_ARG);
+    assert_int_equal(uno_comm_explain(comms[0], UNO_ALL_REDUCE, 1, UNO_FLOAT32, UNO_BAND, 0, line, sizeof line), UNO_ERR_TYPE);
+    assert_int_equal(uno_comm_explain(comms[0], UNO_ALL_GATHER, 1, UNO_FLOAT32, (uno_op)99, 0, line, sizeof line), UNO_OK); /* it has none */
+    assert_int_equal(uno_comm_explain(comms[0], UNO_ALL_REDUCE, 1, UNO_FLOAT32, UNO_MAX, 0, line, sizeof line), UNO_OK);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(uno_comm_destroy(comms[r]), UNO_OK);
+}
+
+static void deadlines_that_are_none(void **state)
+{
+    (void)state;
+    static const struct { double timeout_s, join_timeout_s; const char *says; } rows[] = {
+        {0, -1, "config: timeout_s is 0; legal is more than 0, or less for the default"},
+        {NAN, -1, "config: timeout_s is nan"},
+        {5, 0, "config: join_timeout_s is 0"},
+        {-1, NAN, "config: join_timeout_s is nan"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uno_config config = UNO_CONFIG_INIT;
+        config.timeout_s = rows[i].timeout_s;
+        config.join_timeout_s = rows[i].join_timeout_s;
+        assert_int_equal(uno_comm_init_all(comms, 2, &config), UNO_ERR_ARG);
+        assert_non_null(strstr(uno_last_error(NULL), rows[i].says));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arguments_beyond_all_bounds),
+        cmocka_unit_test(deadlines_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
