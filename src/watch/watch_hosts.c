@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICK_NS 250000000ull
 #define MUTE_NS 1000000000ull   /* a steward of this host that does not run for so long */
 #define START_NS 10000000000ull /* a host that was never heard has so long to begin */
 #define DRIFT_PPM 50            /* of two clocks: an old measurement is worth less */
@@ -51,7 +50,7 @@ uno_err hosts_new(struct watch *w)
     w->own_host = w->members[w->opt.rank].host;
     uint64_t suspect = w->opt.cfg ? (uint64_t)(w->opt.cfg->suspect * 1e9) : 0;
     w->beat_step_ns = MAX((suspect ? suspect : 3000000000ull) / 4, 20000000ull);
-    w->tick_step_ns = MIN(TICK_NS, w->beat_step_ns);
+    w->tick_step_ns = MIN(STEWARD_TICK_NS, w->beat_step_ns);
     w->suspect_timeout_ns = (uint64_t)((w->opt.cfg ? w->opt.cfg->suspect_timeout : 30.0) * 1e9);
     w->stall_ns = w->opt.cfg ? (uint64_t)(w->opt.cfg->stall * 1e9) : 0;
     for (int i = w->npeers - 1; i >= 0; i--) /* downwards: each host's lowest process is its first hub */
@@ -80,6 +79,7 @@ void hosts_begin(struct watch *w)
     uint64_t now = clock_ns();
     w->hub = hosts_is_hub(w);
     w->tick_ns = now + w->tick_step_ns;
+    atomic_store_explicit(&w->page->beat_at_ns, now, memory_order_relaxed);
     for (int h = 0; h < w->nhosts; h++) {
         w->hosts[h].heard_ns = now;
         w->hosts[h].beat_ns = now + (h < w->own_host ? 2 * w->beat_step_ns : 0); /* the lower hub opens the link */
@@ -121,6 +121,7 @@ static void look_at_boards(struct watch *w, uint64_t now)
     if (!w->boards_open)
         records_open(w);
     atomic_fetch_add_explicit(&w->page->beat, 1, memory_order_relaxed);
+    atomic_store_explicit(&w->page->beat_at_ns, now, memory_order_relaxed);
     atomic_store_explicit(&w->page->refused, auth_refused(), memory_order_relaxed);
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];

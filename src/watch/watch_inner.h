@@ -166,6 +166,7 @@ struct watch {
     uint64_t net_idle_ns;     /* net is served then even if nothing fires */
 };
 
+#define STEWARD_TICK_NS 250000000ull /* between beats, at most */
 #define POLL_NS 100000000ull    /* between looks at /proc without pidfds */
 #define PROVE_AFTER_NS 300000000ull
 #define PROVE_STEP_NS 20000000ull

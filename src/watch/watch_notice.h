@@ -27,6 +27,7 @@ struct notice {
 struct steward_page {
     /* Counters: only that they change matters. Relaxed: nothing is passed through them. */
     _Alignas(CACHE_LINE) _Atomic uint32_t beat; /* while the steward runs */
+    _Atomic uint64_t beat_at_ns; /* the last beat's time, for who has not watched it */
     _Atomic uint32_t generation; /* of the owner's time as hub; 0 = it never took over */
     _Atomic uint32_t stalled;    /* while somebody in the process waits without progress; any thread of it */
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */

@@ -432,6 +432,13 @@ static void fill_position(const struct records *rec, struct verdict_process *v, 
     }
 }
 
+/* It was first seen to stand then, but a steward that stands with it had ceased before. Who has just come has only that. */
+static uint64_t stands_since(const struct records *rec)
+{
+    uint64_t beat_ns = rec->page ? atomic_load_explicit(&rec->page->steward.beat_at_ns, memory_order_relaxed) : 0;
+    return beat_ns ? MIN(rec->state_since_ns, beat_ns + STEWARD_TICK_NS) : rec->state_since_ns;
+}
+
 static void read_process(struct watch *w, struct peer *p, struct verdict_process *v)
 {
     struct records *rec = &p->records;
@@ -441,7 +448,7 @@ static void read_process(struct watch *w, struct peer *p, struct verdict_process
     if (v->run == VERDICT_RUN_DISK && p->mute) /* all its threads at once: what stands for all, though its cgroup cannot be read from here */
         v->run = VERDICT_RUN_FROZEN;
     if (v->run == VERDICT_RUN_STOPPED || v->run == VERDICT_RUN_TRACED || v->run == VERDICT_RUN_FROZEN)
-        v->run_since_ns = p->mute ? MIN(rec->state_since_ns, p->beat_ns + w->tick_step_ns) : rec->state_since_ns;
+        v->run_since_ns = stands_since(rec);
     if (!rec->page)
         return;
     v->in_library = waits_inside(rec) || sleeps_inside(rec, rec->look.tid, clock_ns());

@@ -135,6 +135,11 @@ class Live(unittest.TestCase):
             rc, answer = job.kind("stopped")
             self.assertEqual((rc, answer["verdict"]["culprits"]), (1, [2]))
             self.assertEqual(answer["stopped"], [2])
+            since = time.monotonic()
+            while time.monotonic() - since < 3:  # who looks for the first time knows nevertheless since when
+                time.sleep(0.1)
+            headline = why_json(str(job.pids[0]))[1]["verdict"]["headline"]
+            self.assertGreater(float(re.search(r"is stopped.*? for ([0-9.]+) s", headline).group(1)), 2.5, headline)
 
     def test_all_stopped(self):
         """No steward can help, and nobody waits: who is stopped waits for nobody."""
