@@ -99,6 +99,18 @@ static uno_err begin(uno_comm *c, struct op *op)
     return begin_found(c, op, found, found->small);
 }
 
+/* What the ledger says of the operation that has ended. */
+static inline void end_event(uno_comm *c, uno_err err)
+{
+    if (__builtin_expect(c->look_number == c->number, 0))
+        note_waited(c);
+    if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
+        c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
+    c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;
+    if (__builtin_expect(c->stall.said, 0))
+        stall_over(c, err == UNO_OK);
+}
+
 static void end_current(uno_comm *c, uno_err err)
 {
     struct op *op = c->current;
@@ -108,13 +120,7 @@ static void end_current(uno_comm *c, uno_err err)
         c->lent = !c->lent; /* both ranks know it now, and choose by it from the next one on */
         c->last = c->again.cached = NULL;
     }
-    if (__builtin_expect(c->look_number == c->number, 0))
-        note_waited(c);
-    if (c->look_number == c->number || c->event->target != CHOICE_SMALL)
-        c->event->end_ns = clock_coarse_ns(); /* others end as they begin, for a clock of milliseconds */
-    c->event->state = err == UNO_OK ? LEDGER_DONE : LEDGER_FAILED;
-    if (__builtin_expect(c->stall.said, 0))
-        stall_over(c, err == UNO_OK);
+    end_event(c, err);
     finish(op, err);
 }
 
@@ -457,9 +463,16 @@ uno_err engine_again(uno_comm *c, const void *send, void *recv, const void *call
     c->current = op;
     c->event = NULL;
     (void)begin_found(c, op, op->cached, true);
-    if (!p2p_busy(c->p2p))
-        walk_soon(c);
-    if (__builtin_expect(!op_done(op), 0))
+    uno_err err = p2p_busy(c->p2p) ? UNO_ERR_IN_PROGRESS : exec_poll_small(c->run, c->env.crowded ? SOON_CROWDED : SOON_POLLS);
+    if (__builtin_expect(err == UNO_OK, 1)) { /* nobody else knows of this op */
+        exec_wait_count(&c->env, EXEC_SPUN);
+        c->current = NULL;
+        end_event(c, UNO_OK);
+        return UNO_OK;
+    }
+    if (err != UNO_ERR_IN_PROGRESS)
+        fail_current(c, err);
+    if (!op_done(op))
         (void)engine_walk_until(c, engine_call_done, op, UINT64_MAX, true);
     return result_of(op);
 }

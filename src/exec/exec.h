@@ -115,6 +115,7 @@ void exec_start_small(struct exec_op *op); /* ... a program of the small target 
 uno_err exec_poll(struct exec_op *op, bool *moved);
 /* The same, again and again while it is blocked, at most `polls` times. */
 uno_err exec_poll_soon(struct exec_op *op, int polls);
+uno_err exec_poll_small(struct exec_op *op, int polls); /* ... a program of the small target */
 /* The rank that a blocked operation waits for first, or -1; what: "data from", "room at". */
 int exec_blame(const struct exec_op *op, const char **what);
 /* How far an operation is: firings and the bytes they moved here, done and of the whole. For reports; takes a while. */

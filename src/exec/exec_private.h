@@ -94,7 +94,6 @@ void placing_begin(struct exec_op *op);
 /* Makes program->small. UNO_ERR_MEMORY. */
 uno_err small_compile(const struct exec_env *env, struct exec_program *program);
 uno_err small_poll(struct exec_op *op, bool *moved);
-uno_err small_poll_soon(struct exec_op *op, int polls);
 int small_blame(const struct exec_op *op);
 void small_progress(const struct exec_op *op, struct exec_progress *progress);
 

@@ -383,7 +383,7 @@ uno_err small_poll(struct exec_op *op, bool *moved)
 
 /* The others' lines need as long to come here as ours to get there. To look at one sooner takes it from who is about to write it, and
  * both wait for longer. */
-uno_err small_poll_soon(struct exec_op *op, int polls)
+uno_err exec_poll_small(struct exec_op *op, int polls)
 {
     const struct small_record *r = op->program->small;
     bool moved = false;

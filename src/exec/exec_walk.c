@@ -347,7 +347,7 @@ uno_err exec_poll_soon(struct exec_op *op, int polls)
 {
     bool moved = false;
     if (op->program->small)
-        return small_poll_soon(op, polls);
+        return exec_poll_small(op, polls);
     uno_err err = tiled_poll(op, &moved);
     for (; err == UNO_ERR_IN_PROGRESS && --polls > 0; err = tiled_poll(op, &moved))
         exec_relax();
