@@ -37,7 +37,7 @@ static void usage(void)
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
            "                 that a rank would reject, names that nobody reads, variables without effect\n"
            "      --all      with --env: also say what each setting means and what is legal\n\n"
-           "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = not done: an input could not be read.\n");
+           "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = there are none, and an input could not be read.\n");
 }
 
 static bool is_finding(const uno_setting_finding *f)
@@ -215,7 +215,7 @@ static int parse(int argc, char **argv, struct wanted *w)
                                             {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr = 0;
     optind = 0;
-    for (int letter, at = 1; (letter = getopt_long(argc, argv, "hv", options, NULL)) != -1; at = optind) {
+    for (int letter; (letter = getopt_long(argc, argv, "hv", options, NULL)) != -1;) {
         switch (letter) {
         case 'h': usage(); return CLI_BAD;
         case 'e': w->env = true; break;
@@ -224,7 +224,7 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'r': w->rules = true; break;
         case 'v': w->verbose = true; break;
         case 'A': w->job = optarg; break;
-        default: return optopt == 'A' ? out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'") : out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[at]);
+        default: return optopt == 'A' ? out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'") : out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[optind - 1]);
         }
     }
     return CLI_GOOD;

@@ -42,8 +42,9 @@ UNO_API void uno_set_position_callback(uno_position_fn position, void *arg);
 
 /* Shall this thread stop waiting? Asked about every 100 ms on each thread of the program that waits in a call of the library; nonzero: a
  * signal wants it back. A wait for a request then returns UNO_ERR_IN_PROGRESS and keeps the request; any other operation cannot be taken
- * back, and its communicator fails with UNO_ERR_ABORTED on all ranks. uno_comm_destroy and what ends a communicator do not ask. It
- * must not call the library, and nothing of the communicator moves in this thread until it returns. One a process; NULL = none. */
+ * back, and its communicator fails with UNO_ERR_ABORTED on all ranks. uno_comm_destroy, what makes or ends a communicator,
+ * and waits for streams, events and groups do not ask. Calls from within it are refused with UNO_ERR_USAGE, but for uno_comm_abort; nothing of
+ * the communicator moves in this thread until it returns. arg must live as long as any thread may wait. One a process; NULL = none. */
 typedef int (*uno_interrupt_fn)(void *arg);
 UNO_API void uno_set_interrupt_callback(uno_interrupt_fn interrupt, void *arg);
 

@@ -326,6 +326,7 @@ bool stall_reason(uno_comm *comm, char *buf, size_t buf_bytes); /* walk lock hel
 extern _Atomic int interrupts;           /* is there anybody to ask? relaxed */
 /* Does somebody want this thread back? Asked at most every 100 ms: *next_ns, 0 at first, is when. */
 bool interrupt_asked(uint64_t *next_ns);
+uno_err interrupt_check(void);            /* UNO_ERR_USAGE in the callback: the call would wait for itself */
 bool interrupt_taken(void);              /* this thread's last engine_wait ended so */
 void interrupt_take(bool taken);
 

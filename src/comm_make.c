@@ -82,6 +82,7 @@ uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_co
 
 uno_err uno_comm_finalize(uno_comm *comm)
 {
+    TRY(interrupt_check());
     if (comm && comm->magic == COMM_MAGIC && comm->fork_generation == fork_generation() && comm_adopt(comm) != UNO_OK) {
         atomic_store(&comm->finalized, 1);
         engine_fail_all(comm);
@@ -104,6 +105,7 @@ uno_err uno_comm_destroy(uno_comm *comm)
         return UNO_OK; /* the parent owns it; memory of a forked child goes with the child */
     if (!job_knows(comm)) /* looked up, not looked into: it may be freed */
         return err_set(UNO_ERR_ARG, "uno_comm_destroy: not a communicator of this process (destroyed before?)");
+    TRY(interrupt_check());
     if (group_holds(comm))
         return err_set(UNO_ERR_USAGE, "uno_comm_destroy: the open group holds calls of this communicator");
     if (!atomic_load(&comm->finalized) || comm_adopt(comm) != UNO_OK)

@@ -435,7 +435,6 @@ static void run_at_once(struct op *op)
     if (!c->again.cached && c->last && c->last->small && !c->env.proc && !op->p2p && same_request(&c->last->req, &op->req)) {
         op_init(&c->again, c, op->req, NULL, NULL, NULL, NULL);
         c->again.cached = c->last;
-        c->again.walks = true;
     }
 }
 

@@ -478,6 +478,7 @@ uno_err comm_check(const uno_comm *c)
 uno_err comm_enter_failed(uno_comm *c)
 {
     TRY(comm_check(c));
+    TRY(interrupt_check());
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
     if (atomic_load(&c->finalized)) {
         return comm_leave(c, err_set(UNO_ERR_USAGE, "the communicator was finalized"));

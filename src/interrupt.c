@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * interrupt.c - signals of a language that handles them between its own instructions: while a thread waits in here nobody does,
- * so its binding is asked from time to time. Called by waits of engine.c; knows no communicator.
+ * so its binding is asked from time to time. Called by engine_wait.c; knows no communicator.
  */
 #include "comm.h"
 
@@ -9,7 +9,7 @@
 
 _Atomic int interrupts;
 static struct { pthread_mutex_t lock; uno_interrupt_fn ask; void *arg; } binding = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static _Thread_local bool taken;
+static _Thread_local bool taken, inside;
 
 void uno_set_interrupt_callback(uno_interrupt_fn interrupt, void *arg)
 {
@@ -34,7 +34,15 @@ bool interrupt_asked(uint64_t *next_ns)
     uno_interrupt_fn ask = binding.ask;
     void *arg = binding.arg;
     pthread_mutex_unlock(&binding.lock);
-    return ask && ask(arg) != 0;
+    inside = true;
+    bool wanted = ask && ask(arg) != 0;
+    inside = false;
+    return wanted;
+}
+
+uno_err interrupt_check(void)
+{
+    return inside ? err_set(UNO_ERR_USAGE, "called from within the interrupt callback, or a signal handler that it runs: this thread waits in another call") : UNO_OK;
 }
 
 bool interrupt_taken(void)

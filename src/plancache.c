@@ -109,8 +109,6 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
     if (!req->counts)
         e->cached.extents = call_extents(comm, req);
     say_why(comm, &plain);
-    if (key->op >= UNO_OP_DYNAMIC)
-        e->cached.req.op = -1; /* stands for many operations, each with a scalar: no call just repeats it */
     return UNO_OK;
 }
 
@@ -134,6 +132,7 @@ uno_err plancache_get(uno_comm *comm, const struct request *req, const struct re
         e = oldest;
     }
     e->used = ++c->clock;
-    *found = comm->last = &e->cached;
+    *found = &e->cached;
+    comm->last = key.op >= UNO_OP_DYNAMIC ? NULL : *found; /* those stand for many operations, each with a scalar: no call just repeats one */
     return UNO_OK;
 }

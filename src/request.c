@@ -127,6 +127,7 @@ static uno_err check_request(const char *call, uno_request **request)
         return UNO_OK;
     if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "%s: the request was made before fork()", call);
+    TRY(interrupt_check());
     atomic_fetch_add(&c->active, 1); /* destroy waits for us */
     return UNO_OK;
 }
@@ -192,7 +193,8 @@ uno_err uno_wait(uno_request **request, uno_status *status)
             snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank,
                      comm_timeout_s(c), p->send ? "a receive of" : "a message of", who, p->tag);
         (void)comm_fail(c, UNO_ERR_TIMEOUT, p->peer, true, text);
-        (void)engine_wait(c, request_done, p, UINT64_MAX); /* a failed communicator ends its requests at the next look */
+        while (!p2p_done(p)) /* a failed communicator ends its requests at the next look; a signal waits for that */
+            (void)engine_wait(c, request_done, p, UINT64_MAX);
     }
     return release(request, status);
 }

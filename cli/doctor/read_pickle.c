@@ -2,7 +2,7 @@
 /*
  * read_pickle.c - Python pickles, protocols 0 to 5, of plain types only: dict, list, tuple, str, bytes, int, float, bool, None. An opcode
  * that names or calls anything is refused with its name; nothing is ever run. Values become jansson values, so that JSON and pickle are
- * one from there on. Lists and dicts fetched from the memo cannot be changed, so no value can contain itself.
+ * one from there on. A list or dict that was fetched from the memo cannot be changed any more, so no value can contain itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,18 @@
 #include "flight.h"
 #include "reader.h"
 
-enum { STACK = 4096, MEMO = 1 << 18, VALUES = 4 << 20 };
+enum { STACK = 4096, MEMO = 1 << 18, VALUES = 4 << 20, DEPTH = 200 /* jansson frees by recursion */ };
 
 struct item {
-    json_t *value; /* NULL = a mark */
+    json_t *value;  /* NULL = a mark */
     bool fetched;
+    int depth;      /* of containers in it */
+    int64_t memo;   /* where it is kept; -1 = nowhere */
+};
+struct kept {
+    json_t *value;
+    int depth;
+    bool fetched;   /* at least once: from then on it may not be filled, so that nothing contains itself */
 };
 
 struct pickle {
@@ -23,7 +30,7 @@ struct pickle {
     size_t bytes, at;
     struct item stack[STACK];
     int top;
-    json_t **memo;
+    struct kept *memo;
     size_t memo_used, values;
     const char *wrong;
     char why[128];
@@ -57,7 +64,7 @@ static uint64_t number(struct pickle *p, size_t n)
 }
 
 /* Takes the reference. */
-static bool push(struct pickle *p, json_t *v, bool fetched)
+static bool push_deep(struct pickle *p, json_t *v, bool fetched, int depth)
 {
     if (!v)
         return fail(p, "a value of it cannot be kept");
@@ -65,15 +72,20 @@ static bool push(struct pickle *p, json_t *v, bool fetched)
         json_decref(v);
         return fail(p, "it is nested too deeply, or has too many values");
     }
-    p->stack[p->top++] = (struct item){v, fetched};
+    p->stack[p->top++] = (struct item){v, fetched, depth, -1};
     return true;
+}
+
+static bool push(struct pickle *p, json_t *v, bool fetched)
+{
+    return push_deep(p, v, fetched, 0);
 }
 
 static bool push_mark(struct pickle *p)
 {
     if (p->top >= STACK)
         return fail(p, "it is nested too deeply");
-    p->stack[p->top++] = (struct item){NULL, false};
+    p->stack[p->top++] = (struct item){NULL, false, 0, -1};
     return true;
 }
 
@@ -125,21 +137,20 @@ static bool push_long(struct pickle *p, uint64_t n)
 
 static bool put(struct pickle *p, uint64_t i)
 {
-    if (p->top == 0 || !p->stack[p->top - 1].value || i >= MEMO)
+    struct item *top = p->top ? &p->stack[p->top - 1] : NULL;
+    if (!top || !top->value || i >= MEMO || p->memo[i].value || top->memo >= 0)
         return fail(p, "its memo is wrong");
-    json_decref(p->memo[i]);
-    p->memo[i] = json_incref(p->stack[p->top - 1].value);
+    p->memo[i] = (struct kept){json_incref(top->value), top->depth, top->fetched};
+    top->memo = (int64_t)i;
     return true;
 }
 
 static bool get(struct pickle *p, uint64_t i)
 {
-    if (i >= MEMO || !p->memo[i])
+    if (i >= MEMO || !p->memo[i].value)
         return fail(p, "its memo is wrong");
-    for (int k = 0; k < p->top; k++)
-        if (p->stack[k].value == p->memo[i] && (json_is_array(p->memo[i]) || json_is_object(p->memo[i])) && !p->stack[k].fetched)
-            return fail(p, "a value contains itself");
-    return push(p, json_incref(p->memo[i]), true);
+    p->memo[i].fetched = true;
+    return push_deep(p, json_incref(p->memo[i].value), true, p->memo[i].depth);
 }
 
 static int mark_of(struct pickle *p)
@@ -166,13 +177,28 @@ static void drop_to(struct pickle *p, int top)
         json_decref(p->stack[--p->top].value);
 }
 
+/* A container that holds what stands from `from` on is that deep. */
+static bool depth_with(struct pickle *p, int from, int *depth)
+{
+    for (int i = from; i < p->top; i++)
+        *depth = p->stack[i].depth + 1 > *depth ? p->stack[i].depth + 1 : *depth;
+    return *depth <= DEPTH || fail(p, "it is nested too deeply, or has too many values");
+}
+
 /* What stands above `from` goes into the list or dict below it. */
 static bool fill(struct pickle *p, int container, int from)
 {
     char buf[32];
     if (container < 0 || !p->stack[container].value || p->stack[container].fetched)
         return fail(p, "a list or dict is filled that is not new");
-    json_t *to = p->stack[container].value;
+    struct item *c = &p->stack[container];
+    json_t *to = c->value;
+    if (c->memo >= 0 && p->memo[c->memo].fetched)
+        return fail(p, "a value contains itself");
+    if (!depth_with(p, from, &c->depth))
+        return false;
+    if (c->memo >= 0)
+        p->memo[c->memo].depth = c->depth;
     if (json_is_array(to)) {
         for (int i = from; i < p->top; i++)
             json_array_append(to, p->stack[i].value);
@@ -198,6 +224,11 @@ static bool collect(struct pickle *p, int n, json_t *empty)
         return fail(p, "a value is missing");
     }
     char buf[32];
+    int depth = 1;
+    if (!depth_with(p, from, &depth)) {
+        json_decref(empty);
+        return false;
+    }
     if (json_is_array(empty))
         for (int i = from; i < p->top; i++)
             json_array_append(empty, p->stack[i].value);
@@ -207,7 +238,7 @@ static bool collect(struct pickle *p, int n, json_t *empty)
     drop_to(p, from);
     if (n < 0)
         p->top--;
-    return push(p, empty, false);
+    return push_deep(p, empty, false, depth);
 }
 
 static bool fill_from_mark(struct pickle *p)
@@ -346,7 +377,7 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     json_decref(root);
     drop_to(p, 0);
     for (size_t i = 0; i < MEMO; i++)
-        json_decref(p->memo[i]);
+        json_decref(p->memo[i].value);
     free(p->memo);
     free(p);
     return good;

@@ -18,10 +18,9 @@ static _Thread_local bool mine; /* ONE_THREAD: this one */
 static void arm(const char *name, long nth, int whom)
 {
     atomic_store(&fault.armed, NOBODY);
-    for (size_t i = 0; i < sizeof fault.name; i++) {
-        atomic_store_explicit(&fault.name[i], name && *name && i + 1 < sizeof fault.name ? *name : '\0', memory_order_relaxed);
-        name += name && *name;
-    }
+    size_t len = name ? strnlen(name, sizeof fault.name - 1) : 0;
+    for (size_t i = 0; i < sizeof fault.name; i++)
+        atomic_store_explicit(&fault.name[i], i < len ? name[i] : '\0', memory_order_relaxed);
     atomic_store(&fault.left, nth);
     mine = nth > 0 && whom == ONE_THREAD;
     atomic_store(&fault.armed, nth > 0 ? whom : NOBODY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exec_small.c - the small target: everybody writes one entry of lines into its own ring, everybody reads the others' lines.
- * One host, at most 448 bytes a rank. small_compile resolves a request into a record; small_poll runs it: write, wait for each
+ * One host, at most 448 bytes a rank. small_compile resolves a request into a record; exec_start_small and small_poll run it: write, wait for each
  * source, reduce or collect.
  *
  * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank that has

@@ -81,8 +81,8 @@ bool net_region_locate(struct net_region *r, uint64_t bytes, struct net_region_p
 {
     struct net_region want;
     char *base = (char *)r;
-    int size = (int)*(volatile uint32_t *)&r->size;
-    if (bytes < sizeof *r || size < 1 || bytes < lay_out(size, &want) || !net_region_check(r, size))
+    int size = bytes < sizeof *r ? 0 : (int)*(volatile uint32_t *)&r->size;
+    if (size < 1 || bytes < lay_out(size, &want) || !net_region_check(r, size))
         return false;
     *parts = (struct net_region_parts){.size = size, .ledger = base + want.offset_ledger, .p2p_ledger = base + want.offset_p2p_ledger,
                                        .notes = base + want.offset_notes, .job_ranks = (int32_t *)(base + want.offset_notes + NET_NOTES_BYTES),

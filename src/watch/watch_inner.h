@@ -94,7 +94,7 @@ struct inquiry {
     int ntold;
     uint64_t told_since_ns;
     char told_kind[32];
-    uint64_t guess_identity, guess_since_ns; /* a verdict that is a guess: made first then, and at every inquiry since */
+    uint64_t guess_identity, guess_since_ns, guess_at_ns; /* a verdict that is a guess: made first then, and at every inquiry since, last then */
     uint32_t said;            /* number of the last sentence from here */
     int32_t heard_origin;     /* the last one from elsewhere */
     uint32_t heard_number;

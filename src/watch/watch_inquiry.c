@@ -160,8 +160,9 @@ static bool is_news(const struct inquiry *q, const struct verdict *v)
 static bool may_be_said(struct inquiry *q, const struct verdict *v, uint64_t stall_ns, uint64_t now)
 {
     bool guess = v->fault && v->sure == VERDICT_GUESS;
-    if (!guess || q->guess_identity != v->identity)
+    if (!guess || q->guess_identity != v->identity || now - q->guess_at_ns > 3 * AGAIN_NS) /* nobody asked in between */
         q->guess_since_ns = now;
+    q->guess_at_ns = now;
     q->guess_identity = guess ? v->identity : 0;
     return !guess || now - q->guess_since_ns >= stall_ns;
 }

@@ -130,11 +130,11 @@ static void send_frame(struct watch *w, struct peer *to, const struct frame *f)
     (void)peer_send(w, to, buf, frame_write(f, buf));
 }
 
-/* It may have ended, and who speaks for its host now may be another one. */
+/* It may have ended, and who speaks for its host now may be another one. A connection that is only being made says nothing. */
 static bool doubtful(const struct peer *p)
 {
     struct net_link_facts f;
-    return p->suspect_ns || (p->link && net_link_facts(p->link, &f) && f.paths == 0 && f.state != NET_WAY_OK);
+    return p->suspect_ns || (p->link && net_link_facts(p->link, &f) && f.paths == 0 && f.state == NET_WAY_REFUSED);
 }
 
 /* Hubs keep links between them, so that a host that dies as a whole is noticed though nobody talked to it. At the start the lower

@@ -87,6 +87,25 @@ class Flight(unittest.TestCase):
         self.assertFalse(os.path.exists(trap))
         self.assertTrue(any("would call Python code" in n for n in answer["notes"]), answer["notes"])
 
+    def test_nested_shared_and_circular_values(self):
+        """What is shared is read, what contains itself or is nested beyond reason is refused: no file may end the doctor."""
+        leaf, value = next(dumps("gpu_error_1st"))
+        frames = [{"name": "step", "line": 1}]
+        value = dict(value, shared=[frames, frames, (frames, frames)])
+        self.write(leaf, pickle.dumps(value, protocol=4))
+        rc, answer = doctor(os.path.join(self.folder, leaf))
+        self.assertEqual((rc, [n for n in answer["notes"] if leaf in n]), (1, []))
+        circle = []
+        circle.append(circle)
+        deep = b"\x80\x02" + b"]q\x00" + b"".join(b"]r" + (i + 1).to_bytes(4, "little") + b"j" + i.to_bytes(4, "little") + b"a0" for i in range(100000))
+        for data, says in ((pickle.dumps(circle, protocol=2), "a value contains itself"), (deep + b"j\x05\x00\x00\x00.", "nested too deeply"),
+                           (b"\x80\x02" + b"(" * 3000 + b".", "a value is missing"), (b"\x80\x02]" + b"]a" * 3 + b"]" * 9000 + b".", "nested too deeply"),
+                           (b"\x80\x02]q\x00h\x00}q\x00", "its memo is wrong")):
+            self.write(leaf, data)
+            rc, answer = doctor(os.path.join(self.folder, leaf))
+            self.assertIn(rc, (0, 2), (says, answer))
+            self.assertTrue(any(says in n for n in answer["notes"]), (says, answer["notes"]))
+
     def test_cut_pickles_say_so(self):
         leaf, value = next(dumps("gpu_error_1st"))
         whole = pickle.dumps(value, protocol=2)

@@ -161,6 +161,29 @@ static void calls_of_all_kinds_between(void **state)
     on_threads(mixed, 60);
 }
 
+/* An operation of one's own that was used before is no licence for a number that is none. */
+static void *an_operation_that_is_none(void *arg)
+{
+    int rank = (int)(intptr_t)arg;
+    float in = 2, out = 0, scalar = 3;
+    uno_op own;
+    uno_err err = uno_op_create_premulsum(&own, &scalar, UNO_FLOAT32, comms[rank]);
+    for (int n = 0; n < 4 && err == UNO_OK; n++)
+        err = uno_all_reduce(&in, &out, 1, UNO_FLOAT32, own, comms[rank], NULL);
+    if (err != UNO_OK || out != 6 * RANKS)
+        note(rank, 1, err == UNO_OK ? UNO_ERR_INTERNAL : err);
+    for (int op = -3; op < 0; op++)
+        if (uno_all_reduce(&in, &out, 1, UNO_FLOAT32, (uno_op)op, comms[rank], NULL) != UNO_ERR_ARG)
+            note(rank, op, UNO_ERR_ARG);
+    return NULL;
+}
+
+static void operations_that_are_none(void **state)
+{
+    (void)state;
+    on_threads(an_operation_that_is_none, 5);
+}
+
 /* Rank 1 aborts while the others are at it: the short way ends with the same cause, and stays closed. */
 static void *until_aborted(void *arg)
 {
@@ -212,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_all_kinds_between),
+        cmocka_unit_test(operations_that_are_none),
         cmocka_unit_test(an_abort_on_the_short_way),
         cmocka_unit_test(a_deadline_on_the_short_way),
     };

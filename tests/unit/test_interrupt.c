@@ -80,6 +80,34 @@ static void request(void **state)
     destroy();
 }
 
+/* A signal handler of the program calls the library: it is refused, for it would wait for the call it interrupts; an abort works. */
+static int handler(void *arg)
+{
+    uno_request **r = arg;
+    uno_err async;
+    float x = 1;
+    if (uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL) != UNO_ERR_USAGE || !strstr(uno_last_error(NULL), "interrupt callback") ||
+        uno_wait(r, NULL) != UNO_ERR_USAGE || uno_comm_finalize(comms[0]) != UNO_ERR_USAGE || uno_comm_destroy(comms[0]) != UNO_ERR_USAGE ||
+        uno_comm_set_timeout(comms[0], 5) != UNO_ERR_USAGE || uno_comm_async_error(comms[0], &async) != UNO_OK)
+        return 0; /* the alarm ends it */
+    return uno_comm_abort(comms[0]) == UNO_OK;
+}
+
+static void calls_from_within(void **state)
+{
+    (void)state;
+    float x = 1;
+    int32_t y = 0;
+    uno_request *r;
+    make();
+    assert_int_equal(uno_irecv(&y, 1, UNO_INT32, 1, 3, comms[0], &r), UNO_OK);
+    uno_set_interrupt_callback(handler, &r);
+    assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL), UNO_ERR_ABORTED);
+    uno_set_interrupt_callback(NULL, NULL);
+    assert_int_equal(uno_wait(&r, NULL), UNO_ERR_ABORTED);
+    destroy();
+}
+
 static void no_question_when_quick(void **state)
 {
     (void)state;
@@ -121,7 +149,7 @@ static void deadlines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(collective), cmocka_unit_test(request), cmocka_unit_test(no_question_when_quick),
-                                       cmocka_unit_test(deadlines)};
+                                       cmocka_unit_test(deadlines), cmocka_unit_test(calls_from_within)};
     unsetenv("UNISONO_TIMEOUT");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
