@@ -12,12 +12,12 @@
 
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030d0000
@@ -170,7 +170,7 @@ size_t position(void *, char *buf, size_t bytes)
 struct Place {
     const PyObject *file, *name;
     int first_line;
-    std::unique_ptr<std::string> text; // "": not the program's
+    const std::string *text; // of keep_text; "": not the program's
 };
 struct PlaceHash {
     size_t operator()(const std::pair<const void *, const void *> &p) const
@@ -178,21 +178,23 @@ struct PlaceHash {
         return reinterpret_cast<size_t>(p.first) * 31 + reinterpret_cast<size_t>(p.second);
     }
 };
-std::mutex places_mutex;
-std::vector<std::unique_ptr<std::string>> outlived; // texts that somebody may still hold
+// Operations that are queued hold a text, and may begin after the thread that issued them has ended: texts are of the process, and stay.
+const std::string *keep_text(std::string text)
+{
+    static std::mutex mutex;
+    static auto *all_texts = new std::unordered_set<std::string>; // elements of a set do not move
+    std::lock_guard<std::mutex> lock(mutex);
+    return &*all_texts->insert(std::move(text)).first;
+}
+
 thread_local std::unordered_map<std::pair<const void *, const void *>, Place, PlaceHash> places;
 
 const std::string &place(const Frame *frame)
 {
     PyCodeObject *code = frame->code;
     Place &p = places[{code, frame->instruction}];
-    if (!p.text || p.file != code->co_filename || p.name != code->co_name || p.first_line != code->co_firstlineno) {
-        if (p.text) {
-            std::lock_guard<std::mutex> lock(places_mutex);
-            outlived.push_back(std::move(p.text));
-        }
-        p = {code->co_filename, code->co_name, code->co_firstlineno, std::make_unique<std::string>(describe(code, frame->instruction))};
-    }
+    if (!p.text || p.file != code->co_filename || p.name != code->co_name || p.first_line != code->co_firstlineno)
+        p = {code->co_filename, code->co_name, code->co_firstlineno, keep_text(describe(code, frame->instruction))};
     return *p.text;
 }
 
