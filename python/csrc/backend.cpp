@@ -9,6 +9,7 @@
 #include <pybind11/pybind11.h>
 
 #include <future>
+#include <tuple>
 #include <unisono_watch.h>
 #include <unistd.h>
 
@@ -173,6 +174,14 @@ void Backend::called_at(const char *site)
 void Backend::set_deadline(Millis limit)
 {
     check(uno_comm_set_timeout(comm_, seconds(limit)));
+}
+
+Backend::Undo::~Undo()
+{
+    if (deadline)
+        std::ignore = uno_comm_set_timeout(of.comm_, seconds(of.options_->timeout));
+    of.scratch_in_.done();
+    of.scratch_out_.done();
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)

@@ -105,6 +105,12 @@ class Backend : public c10d::Backend {
     // Runs body() now, in this thread, when it may and must; else on a thread of the queue, in order of issue.
     template <class Body>
     WorkPtr issue(const Call &call, const Tensors &inputs, Tensors outputs, Body body);
+    // What an operation leaves behind is put back: the group's deadline, and large scratch memory.
+    struct Undo {
+        Backend &of;
+        bool deadline;
+        ~Undo();
+    };
     WorkPtr post(c10d::OpType op, Tensors &tensors, int peer, int tag);
     uno_comm *comm();              // throws after shutdown
     void check(uno_err err);       // throws the library's sentence

@@ -20,13 +20,10 @@ WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs,
     bool own_deadline = call.timeout != c10d::kUnsetTimeout && call.timeout != options_->timeout;
     auto whole = [this, own_deadline, timeout = call.timeout, site = own_call_site(), body = std::move(body)] {
         called_at(site);
+        Undo after{*this, own_deadline}; // also of a body that throws, whose group may go on
         if (own_deadline)
             set_deadline(timeout);
         body();
-        if (own_deadline)
-            set_deadline(options_->timeout);
-        scratch_in_.done();
-        scratch_out_.done();
     };
     if (!call.async && queue_->claim()) {
         std::exception_ptr error;
