@@ -35,7 +35,7 @@ WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs,
             error = std::current_exception();
         }
         queue_->release();
-        work->complete(std::move(error));
+        work->mark(work->end(std::move(error)));
     } else {
         queue_->push(work, std::move(whole));
     }

@@ -67,19 +67,14 @@ void QueuedWork::abort()
     TORCH_CHECK(false, "unisono: one operation cannot be taken back; abort() of its process group ends them all");
 }
 
-bool QueuedWork::has_future()
+void QueuedWork::mark(const c10::intrusive_ptr<c10::ivalue::Future> &future)
 {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return future_.defined();
-}
-
-static void mark(const c10::intrusive_ptr<c10::ivalue::Future> &future, const std::vector<at::Tensor> &outputs,
-                 const std::exception_ptr &error)
-{
-    if (error)
-        future->setError(error);
+    if (!future)
+        return;
+    if (exception_)
+        future->setError(exception_);
     else
-        future->markCompleted(c10::IValue(outputs));
+        future->markCompleted(c10::IValue(outputs_));
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::getFuture()
@@ -93,11 +88,11 @@ c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::getFuture()
         if (!completed_)
             return future;
     }
-    mark(future, outputs_, exception_);
+    mark(future);
     return future;
 }
 
-void QueuedWork::complete(std::exception_ptr error)
+c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::end(std::exception_ptr error)
 {
     c10::intrusive_ptr<c10::ivalue::Future> future;
     std::function<void()> profiled;
@@ -115,8 +110,7 @@ void QueuedWork::complete(std::exception_ptr error)
         std::lock_guard<std::mutex> lock(mutex_); // who has just found it undone sleeps by now
         cv_.notify_all();
     }
-    if (future)
-        mark(future, outputs_, exception_);
+    return future;
 }
 
 bool QueuedWork::wait(std::chrono::milliseconds timeout)
@@ -198,16 +192,14 @@ void Queue::run_front(std::unique_lock<std::mutex> &lock)
     lock.unlock();
     std::exception_ptr error = run(body);
     body = nullptr; // lets go of its tensors
-    bool callbacks = work->has_future();
-    if (!callbacks)
-        work->complete(error);
+    auto future = work->end(std::move(error));
     lock.lock();
     running_ = false;
-    if (callbacks) {
+    if (future) {
         if (!waiting_.empty())
             want_thread();
         lock.unlock();
-        work->complete(error);
+        work->mark(future);
         lock.lock();
     }
     if (stopped_)

@@ -36,9 +36,10 @@ class QueuedWork : public c10d::Work {
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override { return sequence_; }
 
-    // It has ended. Runs callbacks of its future, in this thread.
-    void complete(std::exception_ptr error);
-    bool has_future();
+    // It has ended: who waits for it goes on. Its future, if somebody has one, is the caller's to mark.
+    c10::intrusive_ptr<c10::ivalue::Future> end(std::exception_ptr error);
+    // Runs callbacks of that future, in this thread; nothing for NULL.
+    void mark(const c10::intrusive_ptr<c10::ivalue::Future> &future);
 
  private:
     friend class Queue;
