@@ -13,6 +13,8 @@ namespace unisono {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 c10::intrusive_ptr<c10::ivalue::Future> tensors_future()
 {
     return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
@@ -69,7 +71,7 @@ bool P2pWork::isCompleted()
 {
     if (done_.load(std::memory_order_acquire))
         return true;
-    std::unique_lock<std::mutex> lock(busy_, std::try_to_lock);
+    std::unique_lock<std::timed_mutex> lock(busy_, std::try_to_lock);
     if (!lock.owns_lock() || done_.load(std::memory_order_acquire))
         return done_.load(std::memory_order_acquire);
     uno_status status{};
@@ -95,13 +97,27 @@ int P2pWork::sourceRank() const
     return source_;
 }
 
+// Another thread may wait in the library for the same request: this one still hears of signals and of its own deadline.
+void P2pWork::take(std::unique_lock<std::timed_mutex> &busy, Clock::time_point end)
+{
+    while (!busy.try_lock_until(std::min(end, Clock::now() + kSignalPeriod)) && !done_.load(std::memory_order_acquire)) {
+        if (Clock::now() >= end)
+            std::rethrow_exception(error_of(UNO_ERR_TIMEOUT, "unisono: the request is not finished; it goes on"));
+        look_at_signals();
+    }
+}
+
 bool P2pWork::wait(Millis timeout)
 {
     if (!done_.load(std::memory_order_acquire)) {
-        std::lock_guard<std::mutex> lock(busy_);
+        bool limited = timeout != kNoTimeout;
+        auto end = limited ? Clock::now() + timeout : Clock::time_point::max();
+        std::unique_lock<std::timed_mutex> lock(busy_, std::defer_lock);
+        take(lock, end);
         if (!done_.load(std::memory_order_acquire)) {
             uno_status status{};
-            uno_err err = timeout == kNoTimeout ? uno_wait(&request, &status) : uno_wait_until(&request, seconds(timeout), &status);
+            double left = std::chrono::duration<double>(end - Clock::now()).count();
+            uno_err err = limited ? uno_wait_until(&request, std::max(0.0, left), &status) : uno_wait(&request, &status);
             if (err == UNO_ERR_IN_PROGRESS)
                 std::rethrow_exception(error_of(UNO_ERR_TIMEOUT, c10::str("unisono: ", uno_last_error(nullptr), "; it goes on")));
             ended(err, status);

@@ -28,9 +28,10 @@ class P2pWork : public c10d::Work {
 
  private:
     void ended(uno_err err, const uno_status &status);
+    void take(std::unique_lock<std::timed_mutex> &busy, std::chrono::steady_clock::time_point end);
     at::Tensor tensor_, wire_;
     const uint64_t sequence_;
-    std::mutex busy_;                 // one thread asks the library at a time
+    std::timed_mutex busy_;           // one thread asks the library at a time
     std::atomic<bool> done_{false};
     int source_ = -1;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
