@@ -63,6 +63,19 @@ std::vector<uint8_t> id_from_store(c10d::Store &store, const std::string &key, i
     return bytes;
 }
 
+// The key holds the group's secret. Who comes after rank 0 has given up finds that, and does not wait for the key.
+void forget_id(c10d::Store &store, const std::string &key, bool all_joined)
+{
+    try {
+        if (all_joined)
+            (void)store.deleteKey(key);
+        else
+            store.set(key, std::vector<uint8_t>(1));
+    } catch (const std::exception &) {
+        // The store is gone, or cannot delete: the group stands, or has its own error.
+    }
+}
+
 Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const c10::intrusive_ptr<GroupOptions> &options)
 {
     Joined joined;
@@ -75,7 +88,7 @@ Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, co
     uno_id id;
     if (bytes.size() != sizeof id) {
         joined.err = UNO_ERR_UNREACHABLE;
-        joined.text = "rank 0 of the group could not listen for the others; its own error says why";
+        joined.text = "rank 0 of the group could not listen for the others, or has given up; its own error says why";
         return joined;
     }
     std::memcpy(&id, bytes.data(), sizeof id);
@@ -83,8 +96,8 @@ Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, co
     joined.err = uno_comm_init_rank(&joined.comm, size, &id, rank, &config);
     if (joined.err != UNO_OK)
         joined.text = uno_last_error(nullptr);
-    else if (rank == 0)
-        (void)store->deleteKey(key); // it holds the group's secret
+    if (rank == 0)
+        forget_id(*store, key, joined.err == UNO_OK);
     return joined;
 }
 
@@ -267,7 +280,9 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t> &ra
     uno_comm *smaller = nullptr;
     WithoutGil none;
     check(uno_comm_shrink(comm(), exclude.data(), static_cast<int>(exclude.size()), &smaller, &config));
-    return c10::make_intrusive<Backend>(store_, smaller, options);
+    auto made = c10::make_intrusive<Backend>(store_, smaller, options);
+    throw_raised();
+    return made;
 }
 
 void Backend::startCoalescing()

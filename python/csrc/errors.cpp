@@ -70,16 +70,23 @@ void look_at_signals()
     if (now - looked < std::chrono::milliseconds(90))
         return;
     looked = now;
-    if (signals_raise()) {
-        std::exception_ptr error;
-        error.swap(raised);
-        std::rethrow_exception(error);
-    }
+    if (signals_raise())
+        throw_raised();
+}
+
+void throw_raised()
+{
+    if (!raised)
+        return;
+    std::exception_ptr error;
+    error.swap(raised);
+    std::rethrow_exception(error);
 }
 
 void watch_signals()
 {
-    main_thread = PyThread_get_thread_ident();
+    // Any thread may be the first to import this; Python runs signal handlers in its main thread only.
+    main_thread = pybind11::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
     uno_set_interrupt_callback([](void *) { return static_cast<int>(signals_raise()); }, nullptr);
 }
 

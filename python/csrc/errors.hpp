@@ -19,6 +19,8 @@ void set_error_classes(pybind11::dict classes);
 
 // Python's main thread: run its signal handlers if 100 ms have passed since *last_ns; throws what they raise. Takes the GIL only then.
 void look_at_signals();
+// Throws what a signal handler raised in this thread while the library waited, though what it waited for went well.
+void throw_raised();
 // Let the library ask for signals while it waits for others.
 void watch_signals();
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend.hpp"
+#include "errors.hpp"
 #include "position.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -24,6 +25,7 @@ WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs,
         if (own_deadline)
             set_deadline(timeout);
         body();
+        throw_raised();
     };
     if (!call.async && queue_->claim()) {
         std::exception_ptr error;

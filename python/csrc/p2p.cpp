@@ -121,6 +121,7 @@ bool P2pWork::wait(Millis timeout)
             if (err == UNO_ERR_IN_PROGRESS)
                 std::rethrow_exception(error_of(UNO_ERR_TIMEOUT, c10::str("unisono: ", uno_last_error(nullptr), "; it goes on")));
             ended(err, status);
+            throw_raised();
         }
     }
     if (exception_)
