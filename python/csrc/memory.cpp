@@ -36,6 +36,14 @@ std::mutex swapping;
 int depth;
 c10::Allocator *before;
 
+// torch takes an allocator of the priority in force or a higher one, does not tell which is in force, and never lowers it: the lowest
+// that is enough leaves it as it was.
+void put(c10::Allocator *allocator)
+{
+    for (int priority = 0; priority <= UINT8_MAX && c10::GetCPUAllocator() != allocator; priority++)
+        c10::SetCPUAllocator(allocator, static_cast<uint8_t>(priority));
+}
+
 } // namespace
 
 std::shared_ptr<c10::Allocator> shared_allocator()
@@ -50,14 +58,14 @@ void push_shared_allocator()
     if (depth++ > 0)
         return;
     before = c10::GetCPUAllocator();
-    c10::SetCPUAllocator(shared_allocator().get(), UINT8_MAX);
+    put(shared_allocator().get());
 }
 
 void pop_shared_allocator()
 {
     std::lock_guard<std::mutex> lock(swapping);
-    if (--depth == 0)
-        c10::SetCPUAllocator(before, UINT8_MAX);
+    if (--depth == 0 && c10::GetCPUAllocator() == shared_allocator().get()) // else somebody has set another one meanwhile
+        put(before);
 }
 
 } // namespace unisono

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors in memory that ranks of a host share: read in place, outliving the group, and only where asked for."""
+import ctypes
 import gc
+import os
 
 import torch
 import torch.distributed as dist
@@ -67,3 +69,25 @@ def shared(rank, size):
 
 def test_shared_allocator():
     run(2, shared)
+
+
+def then_another(rank, size):
+    """An allocator that a program sets after the block is taken as one before it: torch's priorities are what they were."""
+    c10 = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+    get, put = c10._ZN3c1015GetCPUAllocatorEv, c10._ZN3c1015SetCPUAllocatorEPNS_9AllocatorEh
+    get.restype, other = ctypes.c_void_p, c10._ZN3c1028GetDefaultMobileCPUAllocatorEv
+    other.restype = ctypes.c_void_p
+    first = get()
+    with unisono.torch.shared_allocator():
+        assert get() not in (first, other())
+    assert get() == first != other()
+    put(ctypes.c_void_p(other()), 0)
+    assert get() == other()
+    put(ctypes.c_void_p(first), 0)
+    with unisono.torch.shared_allocator():
+        put(ctypes.c_void_p(other()), 0)
+    assert get() == other()
+
+
+def test_allocator_after_the_block():
+    run(1, then_another, init=False)
