@@ -140,7 +140,12 @@ Backend::Backend(c10::intrusive_ptr<c10d::Store> store, uno_comm *comm, c10::int
 
 Backend::~Backend()
 {
-    if (getpid() != pid_) { // its locks may be held by threads that are not here
+    bool ours = getpid() == pid_;
+    if (ours && in_signal_handler()) {
+        queue_->refuse();
+        (void)uno_comm_abort(comm_);
+    }
+    if (!ours || in_signal_handler()) { // its locks may be held by threads that are not here, or wait for this one
         new std::shared_ptr<Queue>(queue_);
         scratch_in_.forget();
         scratch_out_.forget();
@@ -154,6 +159,7 @@ Backend::~Backend()
 uno_comm *Backend::comm()
 {
     uno_comm *c = comm_.load(std::memory_order_relaxed);
+    refuse_in_signal_handler();
     if (!c || queue_->stopped())
         std::rethrow_exception(error_of(UNO_ERR_USAGE, "unisono: the process group was destroyed; nothing can be issued on it"));
     return c;
@@ -220,11 +226,25 @@ c10d::ErrorType Backend::getError()
     return err == UNO_ERR_TIMEOUT ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::REMOTE_ERROR;
 }
 
+// The call in which this thread waits may be this group's, and whoever holds the group may let go of it now: it stays.
+void Backend::end_in_handler()
+{
+    if (!comm_)
+        return;
+    if (!kept_)
+        c10::raw::intrusive_ptr::incref(this);
+    kept_ = true;
+    queue_->refuse();
+    (void)uno_comm_abort(comm_);
+}
+
 void Backend::abort()
 {
     if (getpid() != pid_)
         return;
     WithoutGil none;
+    if (in_signal_handler())
+        return end_in_handler();
     if (uno_comm *c = comm_)
         (void)uno_comm_abort(c);
     queue_->stop();
@@ -235,6 +255,8 @@ void Backend::shutdown()
     if (getpid() != pid_ || !comm_)
         return;
     WithoutGil none;
+    if (in_signal_handler())
+        return end_in_handler();
     queue_->stop();
     (void)uno_comm_finalize(comm_);
     std::lock_guard<std::mutex> lock(p2p_mutex_);

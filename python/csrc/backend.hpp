@@ -111,6 +111,7 @@ class Backend : public c10d::Backend {
         bool deadline;
         ~Undo();
     };
+    void end_in_handler();         // abort, without waiting for the call below
     WorkPtr post(c10d::OpType op, Tensors &tensors, int peer, int tag);
     uno_comm *comm();              // throws after shutdown
     void check(uno_err err);       // throws the library's sentence
@@ -140,6 +141,7 @@ class Backend : public c10d::Backend {
     std::vector<c10::intrusive_ptr<P2pWork>> p2p_; // their tensors are needed until they end, even if nobody waits
     std::atomic<bool> coalescing_{false};
     std::vector<WorkPtr> coalesced_;
+    bool kept_ = false;            // by end_in_handler
     const int pid_;                // a forked child owns nothing of this
 };
 

@@ -31,6 +31,7 @@ class Error : public torch::PyTorchError {
 
 using Clock = std::chrono::steady_clock;
 thread_local Clock::time_point looked;
+thread_local bool handling; // signals, while the library waits in this thread
 thread_local std::exception_ptr raised; // by a signal handler, while the library waited in this thread
 unsigned long main_thread;
 
@@ -83,11 +84,28 @@ void throw_raised()
     std::rethrow_exception(error);
 }
 
+bool in_signal_handler()
+{
+    return handling;
+}
+
+void refuse_in_signal_handler()
+{
+    if (handling)
+        std::rethrow_exception(error_of(UNO_ERR_USAGE, "unisono: called in a signal handler while this thread waits in another call; let the "
+                                                       "handler raise or set a flag, or call abort() of the process group"));
+}
+
 void watch_signals()
 {
     // Any thread may be the first to import this; Python runs signal handlers in its main thread only.
     main_thread = pybind11::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
-    uno_set_interrupt_callback([](void *) { return static_cast<int>(signals_raise()); }, nullptr);
+    uno_set_interrupt_callback([](void *) {
+        handling = true;
+        bool raise = signals_raise();
+        handling = false;
+        return static_cast<int>(raise);
+    }, nullptr);
 }
 
 } // namespace unisono

@@ -21,6 +21,10 @@ void set_error_classes(pybind11::dict classes);
 void look_at_signals();
 // Throws what a signal handler raised in this thread while the library waited, though what it waited for went well.
 void throw_raised();
+// Does a signal handler run in this thread, while the thread waits in a call of the library? Nothing but uno_comm_abort may be called then.
+bool in_signal_handler();
+// Throws if so: what would be called waits for the call below it.
+void refuse_in_signal_handler();
 // Let the library ask for signals while it waits for others.
 void watch_signals();
 

@@ -71,6 +71,8 @@ bool P2pWork::isCompleted()
 {
     if (done_.load(std::memory_order_acquire))
         return true;
+    if (in_signal_handler())
+        return false;
     std::unique_lock<std::timed_mutex> lock(busy_, std::try_to_lock);
     if (!lock.owns_lock() || done_.load(std::memory_order_acquire))
         return done_.load(std::memory_order_acquire);
@@ -110,6 +112,7 @@ void P2pWork::take(std::unique_lock<std::timed_mutex> &busy, Clock::time_point e
 bool P2pWork::wait(Millis timeout)
 {
     if (!done_.load(std::memory_order_acquire)) {
+        refuse_in_signal_handler();
         bool limited = timeout != kNoTimeout;
         auto end = limited ? Clock::now() + timeout : Clock::time_point::max();
         std::unique_lock<std::timed_mutex> lock(busy_, std::defer_lock);

@@ -116,6 +116,8 @@ c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::end(std::exception_ptr error
 bool QueuedWork::wait(std::chrono::milliseconds timeout)
 {
     bool limited = timeout != kNoTimeout;
+    if (!isCompleted())
+        refuse_in_signal_handler();
     if (!isCompleted() && queue_ && !limited)
         queue_->help(this);
     if (!isCompleted()) {
@@ -243,6 +245,13 @@ void Queue::stop()
     // A callback of ours may be what destroys the group: its own thread need not end first.
     while (running_ || !waiting_.empty())
         changed_.wait(lock);
+}
+
+void Queue::refuse()
+{
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
 }
 
 bool Queue::stopped()

@@ -62,6 +62,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
     void help(const QueuedWork *work);
     // What is queued is run, then the threads end; later claims and pushes are refused.
     void stop();
+    // As stop, but waits for nobody.
+    void refuse();
     bool stopped();
 
  private:

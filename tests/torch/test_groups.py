@@ -305,6 +305,34 @@ def test_ctrl_c():
     run(2, interrupted)
 
 
+def handled(rank, size):
+    """A signal handler that calls what its own thread waits in hears so, and can end the group."""
+    told, pending = [], dist.irecv(torch.empty(1), 1 - rank, tag=7)
+
+    def handler(*_):
+        for call in (lambda: dist.all_reduce(torch.ones(1)), lambda: dist.all_reduce(torch.ones(1), async_op=True),
+                     lambda: dist.isend(torch.ones(1), 1 - rank), pending.wait):
+            with pytest.raises(unisono.torch.UnisonoError, match="called in a signal handler") as error:
+                call()
+            told.append(error)
+        assert not pending.is_completed()
+        dist.destroy_process_group()
+        told.append("destroyed")
+
+    signal.signal(signal.SIGUSR1, handler)
+    if rank == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    else:
+        time.sleep(1)
+    with pytest.raises(unisono.torch.AbortedError):
+        dist.all_reduce(torch.ones(1))
+    assert rank == 1 or told[4:] == ["destroyed"]
+
+
+def test_calls_in_a_signal_handler():
+    run(2, handled)
+
+
 def aborted(rank, size):
     if rank == 0:
         threading.Timer(0.3, lambda: dist.group.WORLD._get_backend(torch.device("cpu")).abort()).start()
