@@ -4,6 +4,8 @@ import builtins
 import datetime
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -123,6 +125,33 @@ def late(rank, size):
 
 def test_wait_with_timeout():
     run(2, late)
+
+
+def waited_for_twice(rank, size):
+    """Who waits for a receive for which another thread waits already hears of its own deadline, and of signals."""
+    tensor = torch.empty(1)
+    if rank == 1:
+        dist.recv(tensor, 0)
+        dist.send(torch.ones(1), 0)
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    work = dist.irecv(tensor, 1)
+    other = threading.Thread(target=work.wait)
+    other.start()
+    time.sleep(0.2)
+    with pytest.raises(builtins.TimeoutError, match="not finished"):
+        work.wait(datetime.timedelta(milliseconds=300))
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    dist.send(torch.ones(1), 1)
+    other.join()
+    work.wait()
+    same(tensor, torch.ones(1))
+
+
+def test_two_threads_wait_for_one_receive():
+    run(2, waited_for_twice, limit_s=30)
 
 
 # ---- groups
@@ -251,6 +280,36 @@ def test_mismatch():
     run(2, differing)
 
 
+def thrown(rank, size):
+    """A call with a deadline of its own that torch refuses, after it was done, leaves the group its deadline."""
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    options = dist.AllreduceOptions()
+    options.timeout = datetime.timedelta(seconds=0.5)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        backend.allreduce([torch.ones(1).expand(4)], options).wait()
+    time.sleep(1.5 * rank)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    same(total, torch.full((1,), float(size)))
+
+
+def test_own_deadline_of_a_call_that_throws():
+    run(2, thrown)
+
+
+def alone(rank, size):
+    """What rank 0 left in the store for the others does not stay there when they do not come."""
+    store = dist.HashStore()
+    with pytest.raises(builtins.TimeoutError):
+        dist.init_process_group("unisono", store=store, rank=0, world_size=2, timeout=datetime.timedelta(seconds=1))
+    ids = [key for key in store.list_keys() if "unisono_id/" in key]
+    assert len(ids) == 1 and store.get(ids[0]) == bytes(1)
+
+
+def test_id_of_a_group_that_nobody_joins():
+    run(1, alone, init=False)
+
+
 def missing(rank, size):
     if rank == 0:
         start = time.monotonic()
@@ -303,6 +362,28 @@ def interrupted(rank, size):
 
 def test_ctrl_c():
     run(2, interrupted)
+
+
+def test_ctrl_c_where_another_thread_has_imported():
+    program = '''
+import datetime, os, signal, threading, time
+def load():
+    import unisono.torch
+first = threading.Thread(target=load)
+first.start()
+first.join()
+import torch.distributed as dist
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    dist.init_process_group("unisono", store=dist.HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=6))
+except KeyboardInterrupt:
+    print("interrupted" if time.monotonic() - start < 3 else "interrupted late", flush=True)
+os._exit(0)
+'''
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "interrupted\n", done.stdout + done.stderr
 
 
 def handled(rank, size):
