@@ -209,6 +209,7 @@ UNO_API uno_err uno_comm_abort(uno_comm *comm);
 /* Store in *async the first error that befell the communicator in the background, UNO_OK if none. Never blocks. */
 UNO_API uno_err uno_comm_async_error(uno_comm *comm, uno_err *async) UNO_MUST_CHECK;
 /* Change the deadline of this rank's operations, in seconds (> 0), for those that begin from now on; UNISONO_TIMEOUT in the environment wins.
+ * < 0: what it is where the program says nothing, as in uno_config.
  * Never blocks. UNO_ERR_ARG, UNO_ERR_USAGE, UNO_ERR_CONFIG. */
 UNO_API uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s) UNO_MUST_CHECK;
 /* Return this rank's number, the number of ranks; -1 for NULL. */

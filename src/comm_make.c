@@ -150,8 +150,8 @@ uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s)
 {
     struct config cfg;
     TRY(comm_enter_failed(comm));
-    if (!(timeout_s > 0))
-        return comm_leave(comm, err_set(UNO_ERR_ARG, "uno_comm_set_timeout: %g s; legal is more than 0", timeout_s));
+    if (!(timeout_s > 0 || timeout_s < 0))
+        return comm_leave(comm, err_set(UNO_ERR_ARG, "uno_comm_set_timeout: %g s; legal is more than 0, or less for the default", timeout_s));
     uno_err err = config_load(&cfg, &(struct config_program){.timeout_s = timeout_s, .join_timeout_s = -1});
     if (err == UNO_OK)
         comm_timeout_set(comm, cfg.timeout);

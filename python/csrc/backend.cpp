@@ -31,12 +31,16 @@ class WithoutGil {
     PyThreadState *state_;
 };
 
+// torch's default is nobody's wish: settings of the environment that have less weight than the program's come first. -1: so it is.
+double wished_seconds(const GroupOptions &options)
+{
+    return options.timeout == kBackendDefaultTimeout ? -1 : seconds(options.timeout);
+}
+
 uno_config config_of(const GroupOptions &options)
 {
     uno_config config = UNO_CONFIG_INIT;
-    // torch's default is nobody's wish: settings of the environment that have less weight than the program's come first.
-    if (options.timeout != kBackendDefaultTimeout)
-        config.timeout_s = config.join_timeout_s = seconds(options.timeout);
+    config.timeout_s = config.join_timeout_s = wished_seconds(options);
     config.name = options.group_name.empty() ? nullptr : options.group_name.c_str();
     return config;
 }
@@ -198,7 +202,7 @@ void Backend::set_deadline(Millis limit)
 Backend::Undo::~Undo()
 {
     if (deadline)
-        std::ignore = uno_comm_set_timeout(of.comm_, seconds(of.options_->timeout));
+        std::ignore = uno_comm_set_timeout(of.comm_, wished_seconds(*of.options_));
     of.scratch_in_.done();
     of.scratch_out_.done();
 }

@@ -297,6 +297,24 @@ def test_own_deadline_of_a_call_that_throws():
     run(2, thrown)
 
 
+def by_environment(rank, size):
+    """After a call with a deadline of its own a group that torch gave its default has again what NCCL_TIMEOUT says."""
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    options = dist.AllreduceOptions()
+    options.timeout = datetime.timedelta(seconds=20)
+    backend.allreduce([torch.ones(1)], options).wait()
+    if rank == 0:
+        with pytest.raises(builtins.TimeoutError):
+            dist.all_reduce(torch.ones(1))
+    else:
+        time.sleep(4)
+
+
+def test_default_deadline_after_a_call_with_its_own(monkeypatch):
+    monkeypatch.setenv("NCCL_TIMEOUT", "1")
+    run(2, by_environment, timeout_s=1800, limit_s=30)
+
+
 def alone(rank, size):
     """What rank 0 left in the store for the others does not stay there when they do not come."""
     store = dist.HashStore()

@@ -139,6 +139,15 @@ static void deadlines(void **state)
     assert_non_null(strstr(uno_last_error(NULL), "waited 0.2 s"));
     destroy();
     make();
+    assert_int_equal(uno_comm_set_timeout(comms[0], 100), UNO_OK);
+    setenv("NCCL_TIMEOUT", "1", 1); /* less than the program, more than the default */
+    assert_int_equal(uno_comm_set_timeout(comms[0], -1), UNO_OK);
+    unsetenv("NCCL_TIMEOUT");
+    start = clock_ns();
+    assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL), UNO_ERR_TIMEOUT);
+    assert_in_range(clock_ns() - start, 990000000u, 9000000000u);
+    destroy();
+    make();
     assert_int_equal(uno_comm_set_timeout(comms[0], 0.3), UNO_OK);
     start = clock_ns();
     assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL), UNO_ERR_TIMEOUT);
