@@ -32,15 +32,20 @@ static inline bool wait_until(bool (*yes)(void *arg), void *arg, double seconds)
 
 struct processes { int n; struct result *results; };
 
+/* They begin when all are there: a thread of this process that serves the first ones while others are forked may hold a lock of the
+ * sanitizers' allocators, which nobody would ever release in the child. */
 static inline struct processes processes_start(int n, uno_err (*run)(int index, void *arg), void *arg)
 {
+    _Atomic int *gate = mmap(NULL, sizeof *gate, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* some have no descriptors */
     struct processes p = {n, mmap(NULL, sizeof(struct result) * (size_t)n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     for (int i = 0; i < n; i++) {
         pid_t pid = fork();
         if (pid == 0) {
             struct result *r = &p.results[i];
-            uint64_t start = clock_ns();
             alarm(30);
+            while (!*gate)
+                nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            uint64_t start = clock_ns();
             r->err = run(i, arg);
             r->seconds = (double)(clock_ns() - start) / 1e9;
             snprintf(r->text, sizeof r->text, "%s", r->err == UNO_OK ? "" : err_text());
@@ -49,6 +54,8 @@ static inline struct processes processes_start(int n, uno_err (*run)(int index, 
         }
         p.results[i].pid = pid;
     }
+    *gate = 1;
+    munmap((void *)(uintptr_t)gate, sizeof *gate);
     return p;
 }
 
