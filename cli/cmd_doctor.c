@@ -179,6 +179,15 @@ static int environment(bool all, bool json)
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
+static void show(struct doctor *d, bool verbose, bool json)
+{
+    if (json)
+        doctor_print_json(d);
+    else
+        doctor_print(d, verbose);
+    doctor_free(d);
+}
+
 static int examine(char **paths, int count, bool verbose, bool json)
 {
     struct doctor *d = doctor_new();
@@ -188,8 +197,7 @@ static int examine(char **paths, int count, bool verbose, bool json)
     for (int i = 0; i < count; i++)
         unread += !doctor_read(d, paths[i]);
     size_t findings = doctor_judge(d);
-    json ? doctor_print_json(d) : doctor_print(d, verbose);
-    doctor_free(d);
+    show(d, verbose, json);
     return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
 }
 
@@ -199,8 +207,7 @@ static int here(bool verbose, bool json)
     if (!d)
         return out_error("doctor", "there is no memory");
     size_t bad = doctor_look_here(d, json), findings = doctor_judge(d);
-    json ? doctor_print_json(d) : doctor_print(d, verbose);
-    doctor_free(d);
+    show(d, verbose, json);
     return bad || findings ? CLI_BAD : CLI_GOOD;
 }
 

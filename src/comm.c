@@ -395,7 +395,7 @@ uno_err uno_irecv(void *buf, size_t count, uno_type type, int peer, int tag, uno
     return comm_leave(comm, start_request("uno_irecv", false, buf, count, type, peer, tag, comm, request, CALL_SITE));
 }
 
-/* ---- errors, explanations, operations, memory ------------------------------------------------------------------------------------------------------- */
+/* ---- errors, explanations, operations, memory ----------------------------------------------------------------------------- */
 
 int uno_version(void)
 {

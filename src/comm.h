@@ -64,7 +64,7 @@ struct cached {
     uint64_t hash;                /* of what all ranks must agree on */
 };
 
-/* counts aside: requests with any are not kept */
+/* Of calls without counts: v-forms are not asked about. */
 static inline bool same_request(const struct request *a, const struct request *b)
 {
     return a->coll == b->coll && a->type == b->type && a->op == b->op && a->root == b->root && a->count == b->count;
@@ -86,7 +86,7 @@ struct op {
     _Atomic int state;            /* enum op_state; DONE is a release store, last; pairs with op_done */
     uno_err err;
     const struct cached *cached;  /* the request is the last one of the communicator; NULL: to be looked up */
-    bool walks;                   /* came in alone: its caller holds the walk lock from call_enter to call_leave */
+    bool walks;                   /* came in alone: its caller holds the walk lock from call_alone to call_leave */
     bool heap;                    /* freed when done */
     bool group_owns_p2p;          /* p2p was made for this call */
     bool group_waits;             /* a group is waiting for it: the group frees it */
@@ -216,7 +216,7 @@ struct uno_comm {
 };
 #define COMM_MAGIC 0x756e6f63u
 
-/* ---- engine.c, engine_drain.c, progress.c: operations move ------------------------------------------------------------ */
+/* ---- engine.c, engine_wait.c, engine_drain.c, progress.c: operations move ---------------------------------------------- */
 static inline bool walk_try(uno_comm *comm)
 {
     return atomic_load_explicit(&comm->walk.held, memory_order_relaxed) == 0 &&
