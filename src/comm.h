@@ -271,9 +271,14 @@ uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
 /* fail_calls.c. One sentence from two events of one number with different signatures: own and that of rank `peer`. */
-/* passed: the counts per rank that the peer passes in this operation, where another host told them; NULL. */
+/* told: what a peer on another host said beside its events; NULL where its region can be read. */
+struct fail_told {
+    const uint64_t *passed; /* the counts per rank that it passes in this operation; NULL = not known */
+    const char *site;       /* where its newest call stands in its program; "" = not known */
+    uint32_t newest;        /* the number of that call */
+};
 uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs,
-                          const uint64_t *passed);
+                          const struct fail_told *told);
 /* The next operation is a v-form with these counts: kept where other ranks find them should they disagree. */
 void fail_passed_write(uno_comm *comm, const size_t *counts);
 bool fail_passed_read(const uno_comm *comm, int rank, uint32_t number, uint64_t *counts); /* false: not those of this operation */

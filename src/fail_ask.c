@@ -29,9 +29,10 @@ struct ask {
     uint64_t comm_id;
     int32_t from, to;          /* comm ranks */
     uint32_t nevents, ncounts; /* ncounts: the ranks, or 0; so many uint64_t follow the events: what the newest one passes for each */
+    char site[LEDGER_SITE_BYTES]; /* where the newest one stands in the program; "" = not known */
     struct ask_event event[ASK_EVENTS]; /* newest first */
 };
-_Static_assert(sizeof(struct ask_event) == 32 && offsetof(struct ask, event) == 24, "no holes travel");
+_Static_assert(sizeof(struct ask_event) == 32 && offsetof(struct ask, event) == 24 + LEDGER_SITE_BYTES, "no holes travel");
 
 static uint32_t own_events(const uno_comm *c, uint32_t number, struct ask_event *event)
 {
@@ -52,6 +53,9 @@ static void ask(const uno_comm *c, int peer, uint32_t number)
     if (!a)
         return;
     *a = (struct ask){.comm_id = c->id, .from = c->rank, .to = peer};
+    struct ledger_notes notes;
+    notes_read(c->notes, &notes);
+    memcpy(a->site, notes.site, sizeof a->site);
     a->nevents = own_events(c, number, a->event);
     size_t bytes = offsetof(struct ask, event) + a->nevents * sizeof a->event[0];
     if (bytes + counts <= WATCH_MESSAGE_BYTES && fail_passed_read(c, c->rank, number, (uint64_t *)((char *)a + bytes))) {
@@ -115,12 +119,37 @@ static bool first_difference(const uno_comm *c, const struct ask *a, struct ledg
     return found;
 }
 
+static void read_ask(struct ask *a, const void *data, size_t bytes)
+{
+    *a = (struct ask){0};
+    if (bytes >= offsetof(struct ask, event))
+        memcpy(a, data, MIN(bytes, sizeof *a));
+    a->site[sizeof a->site - 1] = 0;
+    for (char *s = a->site; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            *s = '?';
+}
+
+/* The communicator fails everywhere, with what both sides call. counts: what the asker passes for each rank, behind its events. */
+static void fail_with(uno_comm *c, const struct ask *a, const void *counts, const struct ledger_event *own, const struct ledger_event *theirs)
+{
+    char text[ERR_TEXT_BYTES];
+    bool told = a->ncounts == (uint32_t)c->size && own->number == a->event[0].number;
+    uint64_t *passed = told ? mem_array((size_t)c->size, sizeof *passed) : NULL;
+    if (passed)
+        memcpy(passed, counts, (size_t)c->size * sizeof *passed);
+    (void)fail_say_mismatch(c, a->from, own->number, own, theirs,
+                            &(struct fail_told){.passed = passed, .site = a->site, .newest = a->event[0].number});
+    free(passed);
+    snprintf(text, sizeof text, "%s", err_text());
+    (void)comm_fail(c, UNO_ERR_MISMATCH, a->from, true, text);
+}
+
 void fail_asked(struct job *job, int from_process, const void *data, size_t bytes)
 {
-    struct ask a = {0};
+    struct ask a;
     size_t head = offsetof(struct ask, event);
-    if (bytes >= head)
-        memcpy(&a, data, MIN(bytes, sizeof a));
+    read_ask(&a, data, bytes);
     size_t events_end = head + a.nevents * sizeof a.event[0], counts = a.ncounts * sizeof(uint64_t);
     if (bytes < head || a.nevents > ASK_EVENTS || bytes != events_end + counts) {
         LOG(LOG_INFO, LOG_WATCH, "process %d asks in %zu bytes, which is no question; ignored", from_process, bytes);
@@ -134,16 +163,7 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
     struct ledger_event own, theirs;
     /* acquire: pairs with comm_assemble and with the release in comm_fail */
     if (member && atomic_load_explicit(&c->ready, memory_order_acquire) &&
-        atomic_load_explicit(&c->failed, memory_order_acquire) == UNO_OK && first_difference(c, &a, &own, &theirs)) {
-        char text[ERR_TEXT_BYTES];
-        bool told = a.ncounts == (uint32_t)c->size && own.number == a.event[0].number;
-        uint64_t *passed = told ? mem_array((size_t)c->size, sizeof *passed) : NULL;
-        if (passed)
-            memcpy(passed, (const char *)data + events_end, counts);
-        (void)fail_say_mismatch(c, a.from, own.number, &own, &theirs, passed);
-        free(passed);
-        snprintf(text, sizeof text, "%s", err_text());
-        (void)comm_fail(c, UNO_ERR_MISMATCH, a.from, true, text);
-    }
+        atomic_load_explicit(&c->failed, memory_order_acquire) == UNO_OK && first_difference(c, &a, &own, &theirs))
+        fail_with(c, &a, (const char *)data + events_end, &own, &theirs);
     comm_release(c);
 }

@@ -47,9 +47,10 @@ bool fail_passed_read(const uno_comm *c, int rank, uint32_t number, uint64_t *co
 }
 
 /* The first rank for whom the two pass different counts. false: their counts are not known any more, or alike. */
-static bool say_counts(const uno_comm *c, int peer, const struct ledger_event *own, const uint64_t *passed)
+static bool say_counts(const uno_comm *c, int peer, const struct ledger_event *own, const struct fail_told *told)
 {
     bool said = false;
+    const uint64_t *passed = told ? told->passed : NULL;
     uint64_t *mine = mem_array((size_t)c->size, sizeof *mine), *theirs = mem_array((size_t)c->size, sizeof *theirs);
     if (mine && theirs && fail_passed_read(c, c->rank, own->number, mine) && (passed || fail_passed_read(c, peer, own->number, theirs))) {
         const uint64_t *other = passed ? passed : theirs;
@@ -66,7 +67,7 @@ static bool say_counts(const uno_comm *c, int peer, const struct ledger_event *o
 }
 
 static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
-                        const uint64_t *passed)
+                        const struct fail_told *told)
 {
     if (e->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d's ledger makes no sense", number, peer);
@@ -74,7 +75,7 @@ static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const stru
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d calls %s, rank %d calls %s", number, c->rank,
                        coll_name((uno_coll)own->coll), peer, coll_name((uno_coll)e->coll));
     bool v = own->coll == UNO_ALL_GATHER_V || own->coll == UNO_REDUCE_SCATTER_V;
-    if (v && own->type == e->type && own->op == e->op && say_counts(c, peer, own, passed))
+    if (v && own->type == e->type && own->op == e->op && say_counts(c, peer, own, told))
         return UNO_ERR_MISMATCH;
     struct text mine = {0}, theirs = {0};
     uno_coll coll = (uno_coll)own->coll;
@@ -155,32 +156,41 @@ static void add_shift(const uno_comm *c, int peer, const struct ledger_event *ow
                  "after that call whenever it was made before", ahead_rank, number, b, number, a);
 }
 
-/* Where the two calls stand in their programs, if a binding has said it; of the other rank only on this host. */
-static void add_sites(const uno_comm *c, int peer, char *text, size_t bytes)
+/* Where a rank of this host stands in its program; the text is the caller's. */
+static struct fail_told told_by_region(struct net_region *region, struct ledger_notes *notes)
 {
-    struct ledger_notes notes;
+    struct ledger_event newest = {0};
+    notes_read(ledger_notes(region), notes);
+    (void)ledger_newest(net_region_ledger(region), &newest);
+    return (struct fail_told){.site = notes->site, .newest = newest.number};
+}
+
+/* Where the two calls stand in their programs, if a binding has said it. Who has gone on since has said only where it is now. */
+static void add_sites(const uno_comm *c, int peer, uint32_t number, const struct fail_told *told, char *text, size_t bytes)
+{
     const char *before = "; ";
     const int ranks[] = {c->rank, peer};
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
-        const struct net_region *region = c->regions[ranks[i]];
-        if (!region)
-            continue;
-        notes_read(ledger_notes(region), &notes);
+        struct ledger_notes notes;
+        struct net_region *region = c->regions[ranks[i]];
+        struct fail_told t = region ? told_by_region(region, &notes) : told ? *told : (struct fail_told){.site = ""};
         size_t len = strlen(text);
-        if (notes.site[0] && len < bytes)
-            snprintf(text + len, bytes - len, "%srank %d at %.*s", before, ranks[i], LEDGER_SITE_BYTES - 1, notes.site);
-        before = notes.site[0] ? ", " : before;
+        if (!t.site[0] || len >= bytes)
+            continue;
+        snprintf(text + len, bytes - len, "%srank %d %s %.*s", before, ranks[i], t.newest == number ? "at" : "is now at", LEDGER_SITE_BYTES - 1,
+                 t.site);
+        before = ", ";
     }
 }
 
 uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
-                          const uint64_t *passed)
+                          const struct fail_told *told)
 {
     char text[ERR_TEXT_BYTES];
-    if (say_both(c, peer, number, own, e, passed) == UNO_OK || e->coll >= UNO_COLL_COUNT)
+    if (say_both(c, peer, number, own, e, told) == UNO_OK || e->coll >= UNO_COLL_COUNT)
         return UNO_ERR_MISMATCH;
     snprintf(text, sizeof text, "%s", err_text());
     add_shift(c, peer, own, e, text, sizeof text);
-    add_sites(c, peer, text, sizeof text);
+    add_sites(c, peer, own->number, told, text, sizeof text);
     return err_set(UNO_ERR_MISMATCH, "%s", text);
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks as real processes, for the tests of the PyTorch backend."""
+import ctypes
 import datetime
 import multiprocessing
 import os
@@ -15,9 +16,19 @@ import torch.distributed as dist
 import unisono.torch  # noqa: F401 - registers the backend
 
 
+def _enter_host(name):
+    """Puts this process, which has one thread, into a network namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{name}", "rb") as namespace:
+        if libc.setns(namespace.fileno(), 0x40000000) != 0:  # CLONE_NEWNET
+            raise OSError(ctypes.get_errno(), f"setns {name}")
+
+
 def _rank_main(function, rank, size, store_path, pipe, options, arguments):
     torch.set_num_threads(1)
     try:
+        if options["hosts"]:
+            _enter_host(options["hosts"][rank % len(options["hosts"])])
         if options["init"]:
             dist.init_process_group(options["backend"], store=dist.FileStore(store_path, size), rank=rank, world_size=size,
                                     timeout=datetime.timedelta(seconds=options["timeout_s"]))
@@ -34,13 +45,14 @@ def _rank_main(function, rank, size, store_path, pipe, options, arguments):
         os._exit(0)
 
 
-def run(size, function, *arguments, backend="unisono", timeout_s=30, limit_s=100, init=True, may_die=()):
+def run(size, function, *arguments, backend="unisono", timeout_s=30, limit_s=100, init=True, may_die=(), hosts=()):
     """Run function(rank, size, *arguments) on `size` forked ranks of an initialised group; return the results by rank.
 
-    A rank that fails fails the test with its traceback; ranks in may_die may end without a word and give None.
+    A rank that fails fails the test with its traceback; ranks in may_die may end without a word and give None. hosts: network namespaces,
+    which the ranks are dealt to in turn.
     """
     context = multiprocessing.get_context("fork")
-    options = {"backend": backend, "timeout_s": timeout_s, "init": init}
+    options = {"backend": backend, "timeout_s": timeout_s, "init": init, "hosts": hosts}
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(size):

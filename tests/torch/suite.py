@@ -4,6 +4,7 @@ passed, failed and skipped side by side, and every difference with its reason. N
 
   suite.py                       all tests on gloo and unisono, and on unisono with gates by name open as for gloo
   suite.py --only allreduce      tests whose names contain this word
+The suite needs package expecttest.
 Results are kept in --results, one line a test, and a run goes on where it was interrupted (--fresh begins anew).
 """
 import argparse
@@ -155,7 +156,11 @@ def main():
         command = [sys.executable, __file__, "--run-mode", mode, "--results", results, "--ranks", options.ranks,
                    "--start", options.start, "--limit", str(options.limit)]
         with open(results + ".log", "a", encoding="utf-8") as log:
-            subprocess.run(command + [a for w in options.only for a in ("--only", w)], stderr=log, check=False)
+            done = subprocess.run(command + [a for w in options.only for a in ("--only", w)], stderr=log, check=False)
+        if done.returncode != 0 or not read(results, mode):
+            with open(results + ".log", encoding="utf-8") as log:
+                last = (log.read().splitlines() or [""])[-1]
+            sys.exit(f"suite.py: {mode}: the suite did not run to its end: {last}; {results}.log has it all")
     sys.exit(0 if report(results) else 1)
 
 
