@@ -14,115 +14,10 @@
 
 #include "cli.h"
 #include "output.h"
+#include "remote.h"
 #include "run_launch.h"
 
 extern char **environ;
-
-struct words {
-    char **word;
-    int n;
-};
-
-static bool words_add(struct words *w, const char *text, size_t len)
-{
-    char **p = realloc(w->word, ((size_t)w->n + 2) * sizeof *p);
-    if (!p)
-        return false;
-    w->word = p;
-    p[w->n] = strndup(text, len);
-    p[w->n + 1] = NULL;
-    return p[w->n++] != NULL;
-}
-
-static void words_free(struct words *w)
-{
-    for (int i = 0; i < w->n; i++)
-        free(w->word[i]);
-    free(w->word);
-}
-
-/* One word of the template with {host} replaced. */
-static bool add_filled(struct words *w, const char *text, size_t len, const char *host)
-{
-    char *buf = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&buf, &bytes);
-    if (!f)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        if (len - i >= 6 && strncmp(text + i, "{host}", 6) == 0) {
-            fputs(host, f);
-            i += 5;
-        } else if (text[i] != '\'' && text[i] != '"') {
-            fputc(text[i], f);
-        }
-    }
-    bool ok = fclose(f) == 0 && words_add(w, buf, bytes);
-    free(buf);
-    return ok;
-}
-
-/* Cut at blanks outside quotes. */
-static bool split_template(struct words *w, const char *template, const char *host)
-{
-    for (const char *p = template; *p;) {
-        while (*p == ' ' || *p == '\t')
-            p++;
-        const char *start = p;
-        for (char quote = 0; *p && (quote || (*p != ' ' && *p != '\t')); p++)
-            if (quote ? *p == quote : *p == '\'' || *p == '"')
-                quote = quote ? 0 : *p;
-        if (p > start && !add_filled(w, start, (size_t)(p - start), host))
-            return false;
-    }
-    return true;
-}
-
-static char *joined(const struct words *w)
-{
-    char *buf = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&buf, &bytes);
-    if (!f)
-        return NULL;
-    for (int i = 0; i < w->n; i++)
-        fprintf(f, "%s%s", i ? " " : "", w->word[i]);
-    fclose(f);
-    return buf;
-}
-
-static void own_path(char *buf, size_t bytes)
-{
-    ssize_t n = readlink("/proc/self/exe", buf, bytes - 1);
-    if (n <= 0)
-        n = snprintf(buf, bytes, "unisono");
-    buf[n] = 0;
-}
-
-static bool remote_command(const struct launcher *l, struct link *link, struct words *w)
-{
-    char path[4096], quoted[4400];
-    own_path(path, sizeof path);
-    const char *program = l->opt->agent_program ? l->opt->agent_program : path;
-    const char *host = link->host->name;
-    bool ok;
-    if (l->opt->launcher) {
-        ok = split_template(w, l->opt->launcher, host);
-        link->command = joined(w);
-        return ok && words_add(w, program, strlen(program)) && words_add(w, "run", 3) && words_add(w, "--agent", 7);
-    }
-    static const char *const ssh[] = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--"};
-    ok = true;
-    for (size_t i = 0; i < sizeof ssh / sizeof *ssh; i++)
-        ok = ok && words_add(w, ssh[i], strlen(ssh[i]));
-    /* A shell of the other host reads the command. */
-    if (strchr(program, '\''))
-        return false;
-    snprintf(quoted, sizeof quoted, "exec '%s' run --agent", program);
-    ok = ok && words_add(w, host, strlen(host));
-    link->command = joined(w);
-    return ok && words_add(w, quoted, strlen(quoted));
-}
 
 /* ---- the job description --------------------------------------------------------------------------------- */
 
@@ -193,21 +88,6 @@ static bool send_job(struct launcher *l, struct link *link, bool local)
 
 /* ---- processes ------------------------------------------------------------------------------------------------ */
 
-static _Noreturn void become_shell(char **argv, int in, int out, int err)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    setpgid(0, 0); /* a terminal's SIGINT is ours to pass on */
-    dup2(in, 0);
-    dup2(out, 1);
-    dup2(err, 2);
-    execvp(argv[0], argv);
-    fprintf(stderr, "cannot start %s: %s\n", argv[0], strerror(errno));
-    _exit(127);
-}
-
 static _Noreturn void become_agent(struct launcher *l, int i, int in, int out)
 {
     setpgid(0, 0);
@@ -243,11 +123,11 @@ static void close_pair(int pair[2])
 int link_start(struct launcher *l, int i)
 {
     struct link *link = &l->links[i];
-    struct words argv = {0};
+    struct remote_command remote = {0};
     bool local = is_here(l, link->host->name);
     int down[2] = {-1, -1}, up[2] = {-1, -1}, err[2] = {-1, -1};
-    if (!local && !remote_command(l, link, &argv)) {
-        words_free(&argv);
+    if (!local && !remote_make(&remote, l->opt->launcher, l->opt->agent_program, link->host->name, "run", "--agent")) {
+        remote_free(&remote);
         return out_error("run", "cannot make the command for host %s: no memory, or a quote in the path of unisono", link->host->name);
     }
     if (pipe2(down, O_CLOEXEC) != 0 || pipe2(up, O_CLOEXEC) != 0 || (!local && pipe2(err, O_CLOEXEC) != 0))
@@ -256,12 +136,14 @@ int link_start(struct launcher *l, int i)
         link->pid = fork();
     if (link->pid == 0) {
         if (!local)
-            become_shell(argv.word, down[0], up[1], err[1]);
+            remote_become(remote.word, down[0], up[1], err[1]);
         close(down[1]);
         close(up[0]);
         become_agent(l, i, down[0], up[1]);
     }
-    words_free(&argv);
+    link->command = remote.shown;
+    remote.shown = NULL;
+    remote_free(&remote);
     if (link->pid < 0) {
         int saved = errno;
         close_pair(down);
