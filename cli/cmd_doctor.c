@@ -23,7 +23,7 @@ struct report {
 static void usage(void)
 {
     printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
-           "       unisono doctor [-v] [--json]           look at this machine\n"
+           "       unisono doctor [--root DIR] [-v] [--json]    look at this machine\n"
            "       unisono doctor --env [FILE] [--all] [--json]\n"
            "       unisono doctor --advise 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed' [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
@@ -32,6 +32,7 @@ static void usage(void)
            "where it is seen, what only follows from it, what to do, and how sure that is. Nothing of it is run.\n\n"
            "  -v, --verbose  all of each finding\n"
            "      --json     for programs\n"
+           "      --root     a folder that stands for /, with a copy of another machine's /sys and /proc\n"
            "      --advise   what to set for such a job, why, and how to see that it took effect; keys: gpus hosts gpu net framework model\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
@@ -201,25 +202,40 @@ static int examine(char **paths, int count, bool verbose, bool json)
     return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
 }
 
-static int here(bool verbose, bool json)
+static int here(const char *root, bool verbose, bool json)
 {
+    if (*root && !doctor_is_root(root))
+        return out_error("doctor", "--root %s: it has neither sys nor proc; it is a folder that stands for /, as `cp -r` of both makes it", root);
     struct doctor *d = doctor_new();
     if (!d)
         return out_error("doctor", "there is no memory");
-    size_t bad = doctor_look_here(d, json), findings = doctor_judge(d);
+    size_t bad = doctor_look_here(d, root, json), findings = doctor_judge(d);
     show(d, verbose, json);
     return bad || findings ? CLI_BAD : CLI_GOOD;
 }
 
 struct wanted {
     bool all, json, rules, verbose, env;
-    const char *job; /* --advise */
+    const char *job;  /* --advise */
+    const char *root; /* "" = this machine */
 };
+
+static const struct option options[] = {
+    {"env", no_argument, NULL, 'e'},     {"all", no_argument, NULL, 'a'},     {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
+    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"help", no_argument, NULL, 'h'}, {0},
+};
+
+static int bad_option(const char *word)
+{
+    switch (optopt) {
+    case 'A': return out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'");
+    case 'R': return out_error("doctor", "--root needs a folder with a copy of a machine's /sys and /proc");
+    default: return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", word);
+    }
+}
 
 static int parse(int argc, char **argv, struct wanted *w)
 {
-    static const struct option options[] = {{"env", no_argument, NULL, 'e'}, {"all", no_argument, NULL, 'a'}, {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
-                                            {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr = 0;
     optind = 0;
     for (int letter; (letter = getopt_long(argc, argv, "hv", options, NULL)) != -1;) {
@@ -231,7 +247,8 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'r': w->rules = true; break;
         case 'v': w->verbose = true; break;
         case 'A': w->job = optarg; break;
-        default: return optopt == 'A' ? out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'") : out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", argv[optind - 1]);
+        case 'R': w->root = optarg; break;
+        default: return bad_option(argv[optind - 1]);
         }
     }
     return CLI_GOOD;
@@ -239,7 +256,7 @@ static int parse(int argc, char **argv, struct wanted *w)
 
 int cmd_doctor(int argc, char **argv)
 {
-    struct wanted w = {0};
+    struct wanted w = {.root = ""};
     int rc = parse(argc, argv, &w);
     if (rc != CLI_GOOD)
         return rc == CLI_BAD ? CLI_GOOD : rc;
@@ -251,5 +268,5 @@ int cmd_doctor(int argc, char **argv)
     }
     if (optind < argc) /* --env FILE: a listing in a file is read like any other */
         return examine(argv + optind, argc - optind, w.verbose, w.json);
-    return w.env || w.all ? environment(w.all, w.json) : here(w.verbose, w.json);
+    return w.env || w.all ? environment(w.all, w.json) : here(w.root, w.verbose, w.json);
 }

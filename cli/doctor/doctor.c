@@ -39,17 +39,22 @@ void doctor_read_text(struct doctor *d, const char *name, const char *text, size
     input_read_text(d->model, name, text, bytes);
 }
 
-size_t doctor_look_here(struct doctor *d, bool json)
+size_t doctor_look_here(struct doctor *d, const char *root, bool json)
 {
     size_t bad = 0;
-    machine_look(&d->machine);
+    machine_look(&d->machine, root);
     for (int i = 0; i < d->machine.count; i++)
         bad += d->machine.checks[i].state == CHECK_BAD;
     if (!json)
         print_checks(&d->machine);
-    if (d->machine.text)
-        input_read_text(d->model, "this machine", d->machine.text, d->machine.text_bytes);
+    if (d->machine.text_bytes)
+        input_read_text(d->model, *root ? root : "this machine", d->machine.text, d->machine.text_bytes);
     return bad;
+}
+
+bool doctor_is_root(const char *root)
+{
+    return kernel_has(root, "/sys") || kernel_has(root, "/proc");
 }
 
 size_t doctor_judge(struct doctor *d)

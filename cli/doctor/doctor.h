@@ -25,8 +25,12 @@ bool doctor_read(struct doctor *d, const char *path);
 void doctor_read_text(struct doctor *d, const char *name, const char *text, size_t bytes);
 
 /* Look at this machine, and at the environment of this process; prints one line a check (not with `json`, where doctor_print_json says them). Returns
- * how many checks are bad. What files could say, too, is kept for doctor_judge. */
-size_t doctor_look_here(struct doctor *d, bool json);
+ * how many checks are bad. What files could say, too, is kept for doctor_judge. root: "" = this machine, else a folder with a copy of another's
+ * /sys and /proc, which lives as long as d; no probes then. */
+size_t doctor_look_here(struct doctor *d, const char *root, bool json);
+
+/* Does a folder look as if it stood for / ? */
+bool doctor_is_root(const char *root);
 
 /* Judge what was read. Returns the number of findings. */
 size_t doctor_judge(struct doctor *d);

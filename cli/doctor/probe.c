@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - shared memory is written, a connection goes both ways, four ranks add up. */
+/* probe.c - shared memory is written, connections go both ways, ports are free, four ranks add up. */
 #include "probe.h"
 
 #include <arpa/inet.h>
@@ -7,12 +7,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "interfaces.h"
 #include "unisono.h"
 
 static double now(void)
@@ -45,7 +47,7 @@ static void shared_memory(struct machine *m)
         close(fd);
 }
 
-/* One byte each way over a connection on loopback, to a port that the kernel chooses. */
+/* One byte each way over a connection to one of our own addresses, to a port that the kernel chooses. */
 static bool there_and_back(int a, int b)
 {
     char c = 'u';
@@ -53,35 +55,71 @@ static bool there_and_back(int a, int b)
     return send(a, &c, 1, MSG_NOSIGNAL) == 1 && poll(&wait[0], 1, 1000) == 1 && recv(b, &c, 1, 0) == 1 && send(b, &c, 1, MSG_NOSIGNAL) == 1 && poll(&wait[1], 1, 1000) == 1 && recv(a, &c, 1, 0) == 1;
 }
 
-static void loopback(struct machine *m)
+/* A packet that is dropped is never answered, so the kernel's patience must not be ours. */
+static bool connect_soon(int fd, const struct sockaddr_in *at)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (connect(fd, (const struct sockaddr *)at, sizeof *at) == 0)
+        return true;
+    if (errno != EINPROGRESS)
+        return false;
+    if (poll(&wait, 1, 1000) != 1) {
+        errno = ETIMEDOUT;
+        return false;
+    }
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    errno = error;
+    return error == 0;
+}
+
+static void connection(struct machine *m, const char *name, struct in_addr ip, const char *advice)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = ip};
     socklen_t size = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), from = -1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), from = -1;
     double t0 = now();
     bool good = listener >= 0 && to >= 0 && bind(listener, (struct sockaddr *)&at, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&at, &size) == 0 &&
-                connect(to, (struct sockaddr *)&at, size) == 0 && (from = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 && there_and_back(to, from);
+                connect_soon(to, &at) && (from = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 && there_and_back(to, from);
     if (good)
-        machine_check(m, CHECK_GOOD, "loopback connection", "made, and a byte went both ways, in %.2f ms", (now() - t0) * 1e3);
+        machine_check(m, CHECK_GOOD, name, "made, and a byte went both ways, in %.2f ms", (now() - t0) * 1e3);
     else
-        broken(m, "loopback connection", "it cannot be made or used", "is lo up, and does a firewall filter it?");
+        broken(m, name, "it cannot be made or used", advice);
     int all[] = {listener, to, from};
     for (int i = 0; i < 3; i++)
         if (all[i] >= 0)
             close(all[i]);
 }
 
+static void connections(struct machine *m)
+{
+    struct interface v[INTERFACES];
+    int n = interfaces_of("", v);
+    struct choice c = interface_choice(LIBRARY_UNISONO, v, n);
+    connection(m, "loopback connection", (struct in_addr){htonl(INADDR_LOOPBACK)}, "is lo up, and does a firewall filter it?");
+    if (c.n && !v[c.chosen[0]].loopback && v[c.chosen[0]].ip) {
+        char name[40];
+        snprintf(name, sizeof name, "connection over %s", v[c.chosen[0]].name);
+        connection(m, name, (struct in_addr){v[c.chosen[0]].ip}, "ranks of one host meet at that address, too: does a firewall filter it?");
+    }
+}
+
 static void port_range(struct machine *m)
 {
-    int from, to;
-    FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
-    if (f && fscanf(f, "%d %d", &from, &to) == 2) {
-        struct check *c = machine_check(m, to - from < 4000 ? CHECK_NOTE : CHECK_GOOD, "ports for connections", "%d to %d; firewalls between hosts must let them through", from, to);
-        if (c->state != CHECK_GOOD)
-            snprintf(c->advice, sizeof c->advice, "few: sysctl net.ipv4.ip_local_port_range=\"32768 60999\"");
+    char line[64], counts[256];
+    int from, to, used = 0, waiting = 0;
+    if (!kernel_line("", line, sizeof line, "/proc/sys/net/ipv4/ip_local_port_range") || sscanf(line, "%d %d", &from, &to) != 2)
+        return;
+    if (kernel_field("", "/proc/net/sockstat", "TCP", counts, sizeof counts)) {
+        const char *tw = strstr(counts, "tw ");
+        used = strncmp(counts, "inuse ", 6) == 0 ? atoi(counts + 6) : 0;
+        waiting = tw ? atoi(tw + 3) : 0;
     }
-    if (f)
-        fclose(f);
+    bool few = to - from < 4000 || used + waiting > (to - from) / 2;
+    struct check *c = machine_check(m, few ? CHECK_NOTE : CHECK_GOOD, "ports for connections", "%d to %d, %d in use; firewalls between hosts must let them through", from, to, used + waiting);
+    if (few)
+        machine_advise(c, "few: sysctl net.ipv4.ip_local_port_range=\"32768 60999\"; what uses them: ss -tan");
 }
 
 /* ---- four ranks of this process add up --------------------------------------------------------------------------------------------- */
@@ -146,7 +184,7 @@ static void collective(struct machine *m)
 void probe_all(struct machine *m)
 {
     shared_memory(m);
-    loopback(m);
+    connections(m);
     port_range(m);
     collective(m);
 }

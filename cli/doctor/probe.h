@@ -5,8 +5,6 @@
 
 #include "machine.h"
 
-struct check *machine_check(struct machine *m, enum check_state state, const char *name, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-
 void probe_all(struct machine *m);
 
 #endif
