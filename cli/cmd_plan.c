@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "output.h"
@@ -14,7 +15,7 @@
 static const char usage[] =
     "usage: unisono plan show FILE [--rank R | --json | --xml [--unicast]]\n"
     "       unisono plan verify FILE [--slots K] [--all] [--json]\n"
-    "       unisono plan make COLLECTIVE --ranks N [options]\n"
+    "       unisono plan make COLLECTIVE --ranks N | --hosts H [options]\n"
     "       unisono plan algos\n"
     "\n"
     "  show    print a plan (JSON, see docs/plan-format.md, or MSCCL XML) as text, or convert it\n"
@@ -22,7 +23,7 @@ static const char usage[] =
     "          lane, step and reason; status 0 = its claims are proved, 1 = one is refuted, 2 = no plan was read;\n"
     "          --slots K: with K slots instead of its own; --all: also what it does not claim\n"
     "  make    make a plan:\n"
-    "            --ranks N        number of ranks\n"
+    "            --ranks N        number of ranks; with --hosts as many as these hold\n"
     "            --algo A         see `unisono plan algos`; without it the planner chooses for --bytes\n"
     "            --channels C     parallel copies, each with its own chunks\n"
     "            --root R         of rooted collectives\n"
@@ -149,6 +150,14 @@ struct check {
     uno_plan_verdict verdict;
 };
 
+/* Thousands of ranks take minutes: on a terminal, say what is under way. */
+static void show_progress(const uno_plan_facts *f, const struct check *c)
+{
+    if (f->nranks >= 512 && isatty(2))
+        fprintf(stderr, "\r  %s, %d slot%s: proving ...\033[K\r", c->in_place ? "in place" : "out of place", c->slots,
+                c->slots == 1 ? "" : "s");
+}
+
 /* First with lent memory, as a job would; if that is refuted, with copies. */
 static uno_err run_check(const uno_plan *plan, struct check *c)
 {
@@ -241,6 +250,7 @@ static int verify_all(const uno_plan *plan, const struct options *o)
                               .slots = slots[i]};
             if (!says_so && !o->all)
                 continue;
+            show_progress(&facts, &c);
             if (run_check(plan, &c) != UNO_OK)
                 return failed();
             proved = proved && (c.verdict.proved || !c.claimed);
@@ -286,8 +296,8 @@ static int make(struct options *o)
         return out_error("plan", "make needs a collective, such as all_reduce");
     if (uno_plan_coll_parse(o->word, &o->params.coll) != UNO_OK)
         return failed();
-    if (o->params.nranks == 0)
-        return out_error("plan", "make needs --ranks N");
+    if (o->params.nranks == 0 && !o->params.hosts)
+        return out_error("plan", "make needs --ranks N, or --hosts");
     if (o->explain)
         return explain(o);
     if (uno_plan_make(&o->params, &plan) != UNO_OK)

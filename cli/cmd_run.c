@@ -323,6 +323,18 @@ static void walk_once(struct launcher *l)
     sink_flush(&l->err);
 }
 
+/* Nobody reads the output: as a shell pipe would, end quietly. Any other reason is told. */
+static void on_no_output(struct launcher *l)
+{
+    bool told = l->out.broken != EPIPE;
+    if (told)
+        report(l, "the ranks' output cannot be written: %s%s", strerror(l->out.broken), finished(l) ? "" : "; ending the job");
+    if (!l->failed)
+        l->status = told ? CLI_ERROR : 128 + SIGPIPE;
+    l->failed = true;
+    end_job(l);
+}
+
 static void walk(struct launcher *l)
 {
     while (!finished(l)) {
@@ -330,11 +342,8 @@ static void walk(struct launcher *l)
         walk_once(l);
         check_lost(l);
         check_time(l);
-        if (l->out.broken && !l->ending) { /* nobody reads the output: as a shell pipe would, end quietly */
-            l->failed = true;
-            l->status = 128 + SIGPIPE;
-            end_job(l);
-        }
+        if (l->out.broken && !l->ending)
+            on_no_output(l);
         if (l->killed && run_now() >= l->kill_at) {
             for (int r = 0; r < l->opt->nranks; r++)
                 if (!l->ranks[r].ended && l->ranks[r].pid)
@@ -343,6 +352,9 @@ static void walk(struct launcher *l)
             break;
         }
     }
+    sink_drain(&l->out);
+    if (l->out.broken && !l->failed)
+        on_no_output(l);
     if (l->told && l->status == 128 + l->told)
         report(l, "ended by SIG%s; no rank is left", sigabbrev_np(l->told));
 }

@@ -119,7 +119,7 @@ struct run_sink {         /* stdout or stderr of the launcher */
     int fd;
     char *queue;
     size_t nqueue, sent, cap;
-    bool broken;          /* EPIPE: nobody reads any more */
+    int broken;           /* why nothing can be written any more, 0 = it can: EPIPE when nobody reads, ENOSPC ... */
 };
 /* Cut data into lines and queue each whole one behind `prefix` ("" = none). */
 void lines_feed(struct run_lines *l, struct run_sink *sink, const char *prefix, const char *data, size_t bytes);

@@ -65,7 +65,7 @@ void sink_flush(struct run_sink *s)
         else if (errno == EINTR || errno == EAGAIN)
             break;
         else
-            s->broken = true;
+            s->broken = errno;
     }
     if (s->broken || s->sent == s->nqueue)
         s->sent = s->nqueue = 0;

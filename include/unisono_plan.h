@@ -52,7 +52,7 @@ UNO_API uno_err uno_plan_load(const char *path, uno_plan **plan) UNO_MUST_CHECK;
 typedef struct uno_plan_params {
     size_t size;         /* sizeof(uno_plan_params) */
     uno_coll coll;       /* a plain collective; V forms use its plan */
-    int nranks;          /* 1 to 4096 */
+    int nranks;          /* 1 to 4096; 0 = as many as `hosts` hold */
     const char *algo;    /* one of uno_plan_algo(); NULL = what the planner chooses for `bytes` with default costs */
     int channels;        /* parallel copies, each with its own chunks; 0 = 1, or the planner's choice */
     int root;            /* of rooted collectives */

@@ -44,59 +44,63 @@ static uno_err give_text(uno_err err, struct text *t, char **text)
 
 static uno_err bad_hosts(const char *hosts, int nranks)
 {
-    return err_set(UNO_ERR_ARG, "hosts \"%.60s\" do not hold %d ranks; legal are \"2x4\" (two hosts with 4 ranks each) and "
-                   "\"3,5\" (ranks of each host), adding up to the number of ranks", hosts, nranks);
+    const char *legal = "legal are \"2x4\" (two hosts with 4 ranks each) and \"3,5\" (ranks of each host)";
+    if (nranks == 0)
+        return err_set(UNO_ERR_ARG, "hosts \"%.60s\" do not hold 1 to %d ranks; %s", hosts, MOST_RANKS, legal);
+    return err_set(UNO_ERR_ARG, "hosts \"%.60s\" do not hold %d ranks; %s, adding up to the number of ranks", hosts, nranks, legal);
 }
 
-/* "3,5": ranks in order. */
-static uno_err listed_hosts(const char *hosts, int nranks, int *host_of)
+/* "3,5": ranks in order. Returns how many, 0 = not legal or more than `most`. */
+static int listed_hosts(const char *hosts, int most, int *host_of)
 {
     int rank = 0, host = 0;
     for (const char *s = hosts;; host++) {
         char *end;
         long n = strtol(s, &end, 10);
-        if (end == s || n < 1 || n > nranks - rank)
-            return bad_hosts(hosts, nranks);
+        if (end == s || n < 1 || n > most - rank || (*end && *end != ','))
+            return 0;
         while (n-- > 0)
             host_of[rank++] = host;
         if (*end == 0)
-            return rank == nranks ? UNO_OK : bad_hosts(hosts, nranks);
-        if (*end != ',')
-            return bad_hosts(hosts, nranks);
+            return rank;
         s = end + 1;
     }
 }
 
-/* *host_of: out, to be freed; NULL = one host. */
-static uno_err parse_hosts(const char *hosts, int nranks, int **host_of)
+/* "2x4", or a list: as listed_hosts. */
+static int place_ranks(const char *hosts, int most, int *host_of)
 {
     int count, each, used = 0;
+    if (sscanf(hosts, "%9dx%9d%n", &count, &each, &used) != 2 || hosts[used] != 0)
+        return listed_hosts(hosts, most, host_of);
+    if (count < 1 || each < 1 || (long long)count * each > most)
+        return 0;
+    for (int r = 0; r < count * each; r++)
+        host_of[r] = r / each;
+    return count * each;
+}
+
+/* *host_of: out, to be freed; NULL = one host. *nranks: 0 = as many as the hosts hold. */
+static uno_err parse_hosts(const char *hosts, int *nranks, int **host_of)
+{
     *host_of = NULL;
-    if (!hosts || nranks < 1)
-        return UNO_OK;
-    int *map = mem_array((size_t)nranks, sizeof *map);
+    if (!hosts || *nranks < 0 || *nranks > MOST_RANKS)
+        return UNO_OK; /* check_params speaks */
+    int *map = mem_array((size_t)(*nranks ? *nranks : MOST_RANKS), sizeof *map);
     if (!map)
         return UNO_ERR_MEMORY;
-    uno_err err = UNO_OK;
-    if (sscanf(hosts, "%dx%d%n", &count, &each, &used) == 2 && hosts[used] == 0) {
-        if (count < 1 || each < 1 || (long long)count * each != nranks)
-            err = bad_hosts(hosts, nranks);
-        for (int r = 0; err == UNO_OK && r < nranks; r++)
-            map[r] = r / each;
-    } else {
-        err = listed_hosts(hosts, nranks, map);
-    }
-    if (err != UNO_OK)
+    int held = place_ranks(hosts, *nranks ? *nranks : MOST_RANKS, map);
+    if (held == 0 || (*nranks && held != *nranks)) {
         free(map);
-    else
-        *host_of = map;
-    return err;
+        return bad_hosts(hosts, *nranks);
+    }
+    *nranks = held;
+    *host_of = map;
+    return UNO_OK;
 }
 
 static uno_err check_params(const uno_plan_params *p)
 {
-    if (!p || p->size != sizeof *p)
-        return err_set(UNO_ERR_ARG, "params must be initialised with UNO_PLAN_PARAMS_INIT");
     if ((unsigned)p->coll >= UNO_COLL_COUNT)
         return err_set(UNO_ERR_ARG, "%d is not a collective", (int)p->coll);
     if (p->coll >= UNO_ALL_GATHER_V)
@@ -109,6 +113,22 @@ static uno_err check_params(const uno_plan_params *p)
     if (p->channels < 0)
         return err_set(UNO_ERR_ARG, "%d channels; legal are 1 and more, or 0 for the default", p->channels);
     return UNO_OK;
+}
+
+/* *p: out, what was given, with the number of ranks. *host_of: as parse_hosts. */
+static uno_err read_params(const uno_plan_params *given, uno_plan_params *p, int **host_of)
+{
+    *host_of = NULL;
+    if (!given || given->size != sizeof *given)
+        return err_set(UNO_ERR_ARG, "params must be initialised with UNO_PLAN_PARAMS_INIT");
+    *p = *given;
+    TRY(parse_hosts(p->hosts, &p->nranks, host_of));
+    uno_err err = check_params(p);
+    if (err != UNO_OK) {
+        free(*host_of);
+        *host_of = NULL;
+    }
+    return err;
 }
 
 /* float32, `bytes` in the larger of the two buffers. */
@@ -187,14 +207,14 @@ static uno_err make(const uno_plan_params *p, const int *host_of, struct plan **
 
 uno_err uno_plan_make(const uno_plan_params *params, uno_plan **plan)
 {
+    uno_plan_params settled;
     int *host_of;
     if (!plan)
         return err_set(UNO_ERR_ARG, "plan is NULL");
     *plan = NULL;
-    TRY(check_params(params));
-    TRY(parse_hosts(params->hosts, params->nranks, &host_of));
+    TRY(read_params(params, &settled, &host_of));
     uno_plan *p = mem_zalloc(sizeof *p);
-    uno_err err = p ? make(params, host_of, &p->plan) : UNO_ERR_MEMORY;
+    uno_err err = p ? make(&settled, host_of, &p->plan) : UNO_ERR_MEMORY;
     free(host_of);
     if (err != UNO_OK)
         uno_plan_free(p);
@@ -205,6 +225,7 @@ uno_err uno_plan_make(const uno_plan_params *params, uno_plan **plan)
 
 uno_err uno_plan_explain(const uno_plan_params *params, char **text)
 {
+    uno_plan_params settled;
     int *host_of;
     struct planner *planner = NULL;
     struct request req;
@@ -212,9 +233,8 @@ uno_err uno_plan_explain(const uno_plan_params *params, char **text)
     if (!text)
         return err_set(UNO_ERR_ARG, "text is NULL");
     *text = NULL;
-    TRY(check_params(params));
-    TRY(parse_hosts(params->hosts, params->nranks, &host_of));
-    uno_err err = open_planner(params, host_of, &planner, &req);
+    TRY(read_params(params, &settled, &host_of));
+    uno_err err = open_planner(&settled, host_of, &planner, &req);
     if (err == UNO_OK)
         err = planner_explain(planner, &req, true, &t);
     planner_free(planner);

@@ -83,16 +83,24 @@ static uno_err parse_bytes(const struct cfg_entry *e, const char *s, uint64_t *v
 /* A comma list of `legal` words, '^' before it inverts. */
 static uno_err check_list(const char *s, size_t len, const char *legal)
 {
-    size_t at = len && s[0] == '^';
+    bool invert = len && s[0] == '^';
+    size_t at = invert;
+    uint32_t named = 0, all = 1;
+    for (const char *w = legal; *w; w++)
+        all = *w == ',' ? all << 1 | 1 : all;
     do {
         size_t n = strcspn(s + at, ",;");
         if (at + n > len)
             n = len - at;
-        if (cfg_word_index(legal, s + at, n) < 0)
+        int word = cfg_word_index(legal, s + at, n);
+        if (word < 0)
             return err_set(UNO_ERR_PARSE, "\"%.*s\" is not known; legal is a comma list of %s, after ^ those not wanted",
                            (int)MIN(n, 40), s + at, legal);
+        named |= 1u << word;
         at += n + 1;
     } while (at <= len);
+    if (invert && named == all)
+        return err_set(UNO_ERR_PARSE, "\"%.*s\" leaves none of %s", (int)MIN(len, 80), s, legal);
     return UNO_OK;
 }
 

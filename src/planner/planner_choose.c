@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MOST_CHANNELS_UNASKED 2
 #define ONE_ROUND_MOST 4194304u
@@ -45,7 +46,7 @@ static uno_err parse_words(const char *list, const char *s, const char *end, uin
         const char *comma = memchr(s, ',', (size_t)(end - s));
         size_t len = (size_t)((comma ? comma : end) - s);
         int i = 0;
-        while (i < planner_algo_count && (strlen(planner_algos[i].name) != len || memcmp(planner_algos[i].name, s, len) != 0))
+        while (i < planner_algo_count && (strlen(planner_algos[i].name) != len || strncasecmp(planner_algos[i].name, s, len) != 0))
             i++;
         if (len > 0 && i == planner_algo_count)
             return illegal_list(list, s, len);

@@ -148,6 +148,14 @@ class Output(unittest.TestCase):
         self.assertEqual(p.wait(LIMIT), 128 + signal.SIGPIPE)
         p.stderr.close()
 
+    def test_full_disk(self):
+        for words in (["echo", "short"], ["yes"]):
+            with open("/dev/full", "w") as full:
+                p = subprocess.run([UNISONO, "run", "-n", "2", "--", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT,
+                                   stdin=subprocess.DEVNULL, check=False)
+            self.assertEqual(p.returncode, 2, p.stderr)
+            self.assertRegex(p.stderr, "^unisono run: the ranks' output cannot be written: No space left on device(; ending the job)?\n$")
+
     def test_show_bind(self):
         rc, _, err = run("-n", "2", "--bind", "none", "--show-bind", "--", "true")
         self.assertEqual((rc, len(re.findall(r"rank [01] on host \S+: not bound: as asked", err))), (0, 2), err)

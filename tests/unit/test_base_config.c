@@ -55,6 +55,7 @@ static void strict_values(void **state)
         {"UNISONO_BUFFSIZE", "0", "0"}, {"UNISONO_LEND", "off", "no"}, {"UNISONO_LEND", "True", "yes"},
         {"UNISONO_DEBUG", "INFO", "info"}, {"UNISONO_CHANNELS", "8", "8"}, {"UNISONO_SPIN", "-1", "-1"},
         {"UNISONO_SPIN", "50us", "5e-05"}, {"UNISONO_ALGO", "ring,tree", "ring,tree"}, {"UNISONO_ALGO", "^flat", "^flat"},
+        {"UNISONO_ALGO", "^flat,flat2,ring,tree,hd", "^flat,flat2,ring,tree,hd"},
         {"UNISONO_ALGO", "all_reduce:ring;allgather:^tree,hd", "all_reduce:ring;allgather:^tree,hd"},
         {"UNISONO_DEBUG_SUBSYS", "^init,net", "^init,net"}, {"UNISONO_SOCKET_FAMILY", "inet6", "inet6"},
         {"UNISONO_AUTH", "none", "none"}, {"UNISONO_TIMEOUT", "", "1800"}};
@@ -71,7 +72,8 @@ static void strict_values(void **state)
         {"UNISONO_BUFFSIZE", "1G", "256 MB"}, {"UNISONO_MEMORY_LIMIT", "1", "64 KB"}, {"UNISONO_LEND", "maybe", "true false yes no"},
         {"UNISONO_DEBUG", "loud", "none,version,warn,info"}, {"UNISONO_CHANNELS", "9", "0 to 8"},
         {"UNISONO_CHANNELS", "4x", "whole number"}, {"UNISONO_ALGO", "ring,nvls", CFG_ALGOS}, {"UNISONO_ALGO", "nosuch:ring", "collective"},
-        {"UNISONO_ALGO", "ring,", CFG_ALGOS}, {"UNISONO_ALGO", "^", CFG_ALGOS}, {"UNISONO_DEBUG_SUBSYS", "init,gpu", CFG_TOPICS},
+        {"UNISONO_ALGO", "ring,", CFG_ALGOS}, {"UNISONO_ALGO", "^", CFG_ALGOS}, {"UNISONO_ALGO", "^" CFG_ALGOS, "leaves none"},
+        {"UNISONO_ALGO", "all_reduce:^Ring,FLAT,tree,hd,flat2,two_level", "leaves none"}, {"UNISONO_DEBUG_SUBSYS", "init,gpu", CFG_TOPICS},
         {"UNISONO_AUTH", "off", "secret,none"}, {"UNISONO_SPIN", "-2", "outside"}, {"UNISONO_FAULT", "alloc", "name:n"},
         {"UNISONO_SOCKET_FAMILY", "ipv6", "any,inet,inet6"}, {"UNISONO_READ_NCCL", "2", "true false"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

@@ -185,6 +185,13 @@ static void wrong_arguments_are_named(void **state)
     make_refused(p, UNO_ERR_ARG, "do not hold 4 ranks");
     p = good, p.hosts = "99999999999,1";
     make_refused(p, UNO_ERR_ARG, "do not hold 4 ranks");
+    p = good, p.hosts = "4294967297x4";
+    make_refused(p, UNO_ERR_ARG, "do not hold 4 ranks");
+    static const char *const none[] = {"2x0", "64x65", "2,,2", "x", ""};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        p = good, p.nranks = 0, p.hosts = none[i];
+        make_refused(p, UNO_ERR_ARG, "do not hold 1 to 4096 ranks; legal are \"2x4\"");
+    }
     p = good, p.coll = UNO_ALL_TO_ALL, p.algo = "ring";
     make_refused(p, UNO_ERR_UNSUPPORTED, "ring has no plan for all_to_all");
     uno_plan *plan = made(UNO_ALL_REDUCE, 4, "flat", 0, NULL);
