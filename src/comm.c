@@ -248,6 +248,14 @@ uno_err uno_barrier(uno_comm *comm, uno_stream *stream)
     COLLECTIVE(UNO_BARRIER, "uno_barrier", NULL, NULL, 0, UNO_INT8, 0, 0);
 }
 
+uno_err comm_split_gather(uno_comm *comm, const void *mine, void *all, size_t bytes, const void *call_site)
+{
+    struct op op;
+    op_init(&op, comm, (struct request){.coll = UNO_ALL_GATHER, .type = UNO_UINT8, .count = bytes, .split = true}, mine, all, NULL, call_site);
+    TRY(comm_enter(comm));
+    return call_leave(&op, engine_issue(&op));
+}
+
 /* ---- v forms --------------------------------------------------------------------------------------------------------------- */
 
 /* Sum of counts must be addressable, every block aligned with the buffer. end: elements from the start to the last block's end. */

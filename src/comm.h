@@ -92,6 +92,7 @@ struct op {
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
     uint64_t deadline_ns;         /* sends and receives in stream order */
+    double timeout_s;             /* that it comes from */
     uint64_t group;               /* ops of one group have one number, 0 = none: on a stream they do not wait for each other */
     uint64_t order, issued_ns;    /* of calls that were queued or waited: order of issue in this process; 0 = not needed so far */
     struct op *next_in_comm, *next_in_group;
@@ -410,6 +411,8 @@ uno_err plancache_get(uno_comm *comm, const struct request *req, const struct re
 
 /* ---- comm.c --------------------------------------------------------------------------------------------------------- */
 struct extents call_extents(const uno_comm *comm, const struct request *req); /* all collectives but the v forms */
+/* An all_gather of bytes that is no call of the program's: it fits no other rank's uno_all_gather, and is named comm_split. */
+uno_err comm_split_gather(uno_comm *comm, const void *mine, void *all, size_t bytes, const void *call_site);
 
 /* ---- job_events.c: what is heard of processes, told to communicators ------------------------------------------------------ */
 uno_err job_watch(uno_comm *comm);                   /* start the steward of its job */
@@ -423,7 +426,7 @@ uno_err join_all(uno_comm **comms, int n, const uno_config *config);
 /* As join_all; on failure comms holds what was made so far. */
 uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char *name);
 uno_err comm_child_config(const uno_comm *parent, const uno_config *config, struct config *cfg);
-uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, uno_comm **newcomm);
+uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, const void *call_site, uno_comm **newcomm);
 
 /* ---- shrink.c ------------------------------------------------------------------------------------------------------------ */
 uno_err shrink_new_job(struct job *job, const struct config *cfg);

@@ -47,7 +47,7 @@ uno_err uno_comm_init_all(uno_comm **comms, int n, const uno_config *config)
     return join_all(comms, n, config);
 }
 
-uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config)
+static uno_err split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config, const void *call_site)
 {
     TRY(comm_enter(comm));
     uno_err err;
@@ -58,13 +58,18 @@ uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm, c
     else if (group_open())
         err = err_set(UNO_ERR_USAGE, "uno_comm_split inside a group");
     else
-        err = join_split(comm, color, key, config, newcomm);
+        err = join_split(comm, color, key, config, call_site, newcomm);
     return comm_leave(comm, err);
+}
+
+uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config)
+{
+    return split(comm, color, key, newcomm, config, __builtin_return_address(0));
 }
 
 uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config)
 {
-    return uno_comm_split(comm, 0, 0, newcomm, config);
+    return split(comm, 0, 0, newcomm, config, __builtin_return_address(0));
 }
 
 uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_comm **newcomm, const uno_config *config)

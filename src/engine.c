@@ -206,6 +206,7 @@ static NOINLINE void start_p2p(uno_comm *c, struct op *op)
         p2p_issue(c->p2p, op->p2p);
     }
     if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
+        op->timeout_s = comm_timeout_s(c);
         op->deadline_ns = comm_deadline_ns(c, clock_ns());
         op->next_in_comm = c->p2p_running;
         c->p2p_running = op;
@@ -228,7 +229,7 @@ static NOINLINE void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
         char text[ERR_TEXT_BYTES];
         if (err == UNO_ERR_UNREACHABLE)
             err = fail_explain_unreachable(c);
-        snprintf(text, sizeof text, "rank %d could not begin %s: %.900s", c->rank, coll_name(op->req.coll), err_text());
+        snprintf(text, sizeof text, "rank %d could not begin %s: %.900s", c->rank, coll_name(request_call(&op->req)), err_text());
         err = comm_fail(c, err, c->rank, true, text);
     }
     finish(op, err);

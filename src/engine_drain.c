@@ -39,11 +39,12 @@ uno_err engine_drain(uno_comm *c)
     walk_wait(c);
     c->draining = true;
     walk_leave(c);
+    double timeout_s = comm_timeout_s(c); /* it may be another one when this one has passed */
     if (engine_wait_alone(c, drained, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
         char text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         bool known = stall_reason(c, why, sizeof why);
         snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)%s%s",
-                 c->rank, comm_timeout_s(c), known ? ": " : "", known ? why : "");
+                 c->rank, timeout_s, known ? ": " : "", known ? why : "");
         (void)comm_fail(c, UNO_ERR_TIMEOUT, c->rank, true, text);
     }
     if (comm_cause(c) != UNO_OK)

@@ -259,10 +259,10 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
             return UNO_OK;
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)%s", g->text,
-                     coll_name(c->current->req.coll), number, g->finished,
+                     coll_name(request_call(&c->current->req)), number, g->finished,
                      g->in_order && !g->moves && number - g->finished == 1 ? ONE_SHORT : "");
         else if (collective_needs(c, g, number, now))
-            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, coll_name(c->current->req.coll), number, c->rank);
+            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, coll_name(request_call(&c->current->req)), number, c->rank);
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);
@@ -340,7 +340,7 @@ static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
         comm_rank_name(c, peer, name, sizeof name);
         if (goodbye & NET_GOODBYE_EXIT)
             snprintf(how, sizeof how, "exited with status %u", goodbye & 0xff);
-        return err_set(UNO_ERR_PEER_DEAD, "%s %s before %s #%u, which needs it%s", name, how, coll_name(c->current->req.coll), number,
+        return err_set(UNO_ERR_PEER_DEAD, "%s %s before %s #%u, which needs it%s", name, how, coll_name(request_call(&c->current->req)), number,
                        one_short ? ONE_SHORT : "");
     }
     return UNO_OK;
@@ -413,12 +413,13 @@ static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns,
         snprintf(who, sizeof who, "%s %s", what, name);
     }
     char why[ERR_TEXT_BYTES - 160];
+    double waited_s = (double)(deadline_ns - c->started_ns) * 1e-9; /* the time-out may be another one by now */
     if (stall_reason(c, why, sizeof why))
-        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", coll_name(c->current->req.coll), number, c->rank,
-                 comm_timeout_s(c), why);
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", coll_name(request_call(&c->current->req)), number, c->rank,
+                 waited_s, why);
     else
-        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(c->current->req.coll), number,
-                 c->rank, comm_timeout_s(c), who);
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(request_call(&c->current->req)), number,
+                 c->rank, waited_s, who);
     return comm_fail(c, UNO_ERR_TIMEOUT, rank, true, text);
 }
 
@@ -431,10 +432,10 @@ static uno_err look_p2p_deadlines(uno_comm *c, uint64_t now)
         comm_rank_name(c, op->p2p->peer, name, sizeof name);
         if (stall_reason(c, why, sizeof why))
             snprintf(text, sizeof text, "%s: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", op->p2p->send ? "send" : "recv", c->rank,
-                     comm_timeout_s(c), why);
+                     op->timeout_s, why);
         else
             snprintf(text, sizeof text, "%s: rank %d waited %.1f s for %s %s (UNISONO_TIMEOUT)", op->p2p->send ? "send" : "recv", c->rank,
-                 comm_timeout_s(c), op->p2p->send ? "a receive of" : "a message of", name);
+                     op->timeout_s, op->p2p->send ? "a receive of" : "a message of", name);
         return comm_fail(c, UNO_ERR_TIMEOUT, op->p2p->peer, true, text);
     }
     return UNO_OK;

@@ -69,7 +69,7 @@ static bool say_counts(const uno_comm *c, int peer, const struct ledger_event *o
 static uno_err say_both(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
                         const struct fail_told *told)
 {
-    if (e->coll >= UNO_COLL_COUNT)
+    if (e->coll >= COLL_NAMED)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d's ledger makes no sense", number, peer);
     if (own->coll != e->coll)
         return err_set(UNO_ERR_MISMATCH, "operation #%u: rank %d calls %s, rank %d calls %s", number, c->rank,
@@ -187,7 +187,7 @@ uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const st
                           const struct fail_told *told)
 {
     char text[ERR_TEXT_BYTES];
-    if (say_both(c, peer, number, own, e, told) == UNO_OK || e->coll >= UNO_COLL_COUNT)
+    if (say_both(c, peer, number, own, e, told) == UNO_OK || e->coll >= COLL_NAMED)
         return UNO_ERR_MISMATCH;
     snprintf(text, sizeof text, "%s", err_text());
     add_shift(c, peer, own, e, text, sizeof text);

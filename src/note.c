@@ -136,7 +136,7 @@ static void describe(struct ledger_call *call, const struct op *op)
         call->root = op->p2p->peer;
         call->count = op->p2p->bytes;
     } else {
-        call->coll = (uint8_t)op->req.coll;
+        call->coll = (uint8_t)request_call(&op->req);
         call->type = (uint8_t)op->req.type;
         call->op = MIN(op->req.op, UNO_OP_DYNAMIC);
         call->root = op->req.root;

@@ -11,7 +11,7 @@
 #define ENTRIES 128
 #define WAYS 4
 
-struct key { int coll, type, op, root; size_t count; id128 arrays; bool lent; };
+struct key { int coll, type, op, root; size_t count; id128 arrays; bool lent, split; };
 struct entry { struct key key; struct cached cached; uint64_t used; };
 struct plancache { uint64_t clock; struct entry entries[ENTRIES]; };
 
@@ -49,6 +49,7 @@ static struct key key_of(const uno_comm *comm, const struct request *req, const 
     k.op = coll_reduces(req->coll) ? MIN(req->op, UNO_OP_DYNAMIC) : 0;
     k.root = coll_has_root(req->coll) ? req->root : 0;
     k.count = req->count;
+    k.split = req->split;
     k.lent = req->coll == UNO_ALL_REDUCE && comm->lent;
     if (req->counts)
         k.arrays = arrays_hash(comm, req, recv_req);
@@ -58,7 +59,7 @@ static struct key key_of(const uno_comm *comm, const struct request *req, const 
 /* What every rank must agree on: the call and the choice. All-to-all-v's counts differ by rank and are checked per pair. */
 static uint64_t agreement(const struct key *k, const struct request *req, const struct choice *choice)
 {
-    uint64_t h = hash_mix((uint64_t)k->coll, (uint64_t)k->type);
+    uint64_t h = hash_mix((uint64_t)request_call(req), (uint64_t)k->type);
     h = hash_mix(h, (uint64_t)k->op);
     h = hash_mix(h, (uint64_t)k->root);
     h = hash_mix(h, k->count);
@@ -103,7 +104,7 @@ static uno_err compile(uno_comm *comm, const struct key *key, const struct reque
     *e = (struct entry){.key = *key, .cached = {.req = plain, .program = program, .run_bytes = exec_op_bytes(program),
                                                 .small = exec_program_small(program), .hash = agreement(key, req, &choice),
                                                 .misaligned = align - 1}};
-    e->cached.fields = (struct ledger_fields){.coll = (uint8_t)req->coll, .type = (uint8_t)req->type, .state = LEDGER_RUNNING,
+    e->cached.fields = (struct ledger_fields){.coll = (uint8_t)request_call(req), .type = (uint8_t)req->type, .state = LEDGER_RUNNING,
                                               .target = (uint8_t)choice.target, .root = key->root, .op = key->op, .waits_for = -1,
                                               .count = req->count};
     if (!req->counts)
@@ -133,6 +134,7 @@ uno_err plancache_get(uno_comm *comm, const struct request *req, const struct re
     }
     e->used = ++c->clock;
     *found = &e->cached;
-    comm->last = key.op >= UNO_OP_DYNAMIC ? NULL : *found; /* those stand for many operations, each with a scalar: no call just repeats one */
+    /* No call just repeats a dynamic operation, which stands for many, each with a scalar, or one within a split. */
+    comm->last = key.op >= UNO_OP_DYNAMIC || key.split ? NULL : *found;
     return UNO_OK;
 }

@@ -180,6 +180,7 @@ uno_err uno_wait(uno_request **request, uno_status *status)
     TRY(check_request("uno_wait", request));
     uno_comm *c = (*request)->comm;
     struct p2p_request *p = &(*request)->p2p;
+    double timeout_s = c ? comm_timeout_s(c) : 0; /* it may be another one when this one has passed */
     atomic_store_explicit(&p->waited, 1, memory_order_relaxed);
     if (c && engine_wait(c, request_done, p, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
         if (interrupt_taken())
@@ -188,10 +189,10 @@ uno_err uno_wait(uno_request **request, uno_status *status)
         if (p->peer >= 0)
             snprintf(who, sizeof who, "rank %d", p->peer);
         if (stall_reason(c, why, sizeof why))
-            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait (UNISONO_TIMEOUT): %s", c->rank, comm_timeout_s(c), why);
+            snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait (UNISONO_TIMEOUT): %s", c->rank, timeout_s, why);
         else
             snprintf(text, sizeof text, "rank %d waited %.1f s in uno_wait for %s %s, tag %d (UNISONO_TIMEOUT)", c->rank,
-                     comm_timeout_s(c), p->send ? "a receive of" : "a message of", who, p->tag);
+                     timeout_s, p->send ? "a receive of" : "a message of", who, p->tag);
         (void)comm_fail(c, UNO_ERR_TIMEOUT, p->peer, true, text);
         while (!p2p_done(p)) /* a failed communicator ends its requests at the next look; a signal waits for that */
             (void)engine_wait(c, request_done, p, UINT64_MAX);

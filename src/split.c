@@ -12,11 +12,6 @@ struct vote { int32_t color, key; };
 struct offer { struct net_segment_ref region; int32_t failed; char text[240]; };
 struct member { int key, rank; };
 
-static uno_err gather(uno_comm *parent, const void *mine, void *all, size_t bytes)
-{
-    return uno_all_gather(mine, all, bytes, UNO_UINT8, parent, NULL);
-}
-
 static int by_key(const void *a, const void *b)
 {
     const struct member *x = a, *y = b;
@@ -73,21 +68,6 @@ static uno_err make_child(uno_comm *parent, const struct member *m, int count, i
     return UNO_OK;
 }
 
-/* Every rank says whether it succeeded so far; the lowest failing rank's sentence is everyone's. */
-static uno_err agree(uno_comm *parent, struct offer *mine, struct offer *all, uno_err err)
-{
-    mine->failed = (int32_t)err;
-    if (err != UNO_OK)
-        snprintf(mine->text, sizeof mine->text, "rank %d: %.200s", parent->rank, err_text());
-    TRY(gather(parent, mine, all, sizeof *mine));
-    for (int r = 0; r < parent->size; r++)
-        if (all[r].failed) {
-            all[r].text[sizeof all[r].text - 1] = 0;
-            return err_set((uno_err)all[r].failed, "%s", all[r].text);
-        }
-    return UNO_OK;
-}
-
 uno_err comm_child_config(const uno_comm *parent, const uno_config *config, struct config *cfg)
 {
     *cfg = parent->cfg;
@@ -101,11 +81,28 @@ uno_err comm_child_config(const uno_comm *parent, const uno_config *config, stru
 
 struct splitting {
     uno_comm *parent, *child;
+    const void *call_site;
     struct vote *votes;
     struct offer mine, *offers, *again;
     struct member *members;
     int count, place;
 };
+
+/* Every rank says whether it succeeded so far; the lowest failing rank's sentence is everyone's. */
+static uno_err agree(struct splitting *s, struct offer *all, uno_err err)
+{
+    uno_comm *parent = s->parent;
+    s->mine.failed = (int32_t)err;
+    if (err != UNO_OK)
+        snprintf(s->mine.text, sizeof s->mine.text, "rank %d: %.200s", parent->rank, err_text());
+    TRY(comm_split_gather(parent, &s->mine, all, sizeof s->mine, s->call_site));
+    for (int r = 0; r < parent->size; r++)
+        if (all[r].failed) {
+            all[r].text[sizeof all[r].text - 1] = 0;
+            return err_set((uno_err)all[r].failed, "%s", all[r].text);
+        }
+    return UNO_OK;
+}
 
 static uno_err split_steps(struct splitting *s, int color, const uno_config *config)
 {
@@ -119,7 +116,7 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
         err = make_child(parent, s->members, s->count, s->place, &cfg, config && config->name ? config->name : parent->name, &s->child);
     if (s->child)
         net_segment_ref(s->child->segment, &s->mine.region);
-    TRY(agree(parent, &s->mine, s->offers, err));
+    TRY(agree(s, s->offers, err));
     if (s->child) {
         struct topo_costs costs = topo_costs_default;
         costs.processors = parent->processors;
@@ -131,14 +128,14 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
             comm_inherit_gone(parent, s->child);
     }
     /* also tells that everyone has mapped what it needs */
-    return agree(parent, &s->mine, s->again, err);
+    return agree(s, s->again, err);
 }
 
-uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, uno_comm **newcomm)
+uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, const void *call_site, uno_comm **newcomm)
 {
     *newcomm = NULL;
     size_t n = (size_t)parent->size;
-    struct splitting s = {.parent = parent, .place = -1};
+    struct splitting s = {.parent = parent, .call_site = call_site, .place = -1};
     struct vote vote = {color, key};
     s.votes = mem_array(n, sizeof *s.votes);
     s.offers = mem_array(n, sizeof *s.offers);
@@ -150,7 +147,7 @@ uno_err join_split(uno_comm *parent, int color, int key, const uno_config *confi
         err = comm_fail(parent, UNO_ERR_MEMORY, parent->rank, true, text);
     }
     if (err == UNO_OK)
-        err = gather(parent, &vote, s.votes, sizeof vote);
+        err = comm_split_gather(parent, &vote, s.votes, sizeof vote, call_site);
     if (err == UNO_OK)
         err = split_steps(&s, color, config);
     free(s.votes);

@@ -140,7 +140,10 @@ const char *text_nearest(const char *word, const char *const *names, size_t coun
 /* ---- names of public enums (base/names.c) --------------------------------------------------------------- */
 const char *type_name(uno_type type);   /* "float32"; "?" if unknown */
 const char *op_name(int op);            /* "sum"; "premulsum" for dynamic ones */
-const char *coll_name(uno_coll coll);   /* "all_reduce" */
+/* In ledgers only: split or dup of a communicator. Its gathers are calls of their own, unlike the program's. */
+#define COLL_SPLIT UNO_COLL_COUNT
+#define COLL_NAMED (UNO_COLL_COUNT + 1)
+const char *coll_name(uno_coll coll);   /* "all_reduce"; also of COLL_SPLIT */
 bool coll_has_root(uno_coll coll);
 bool coll_reduces(uno_coll coll);       /* has a reduction operator */
 bool coll_is_v(uno_coll coll);          /* has counts per rank */

@@ -17,9 +17,9 @@ static const struct { const char *name, *other; size_t bytes; } types[UNO_TYPE_C
     [UNO_COMPLEX128] = {"complex128", "cdouble", 16},
 };
 static const char *const ops[UNO_OP_COUNT] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
-static const char *const colls[UNO_COLL_COUNT] = {
+static const char *const colls[COLL_NAMED] = {
     "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all",
-    "gather", "scatter", "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v"};
+    "gather", "scatter", "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v", "comm_split"};
 static const char *const errs[] = {
     [UNO_OK] = "UNO_OK", [UNO_ERR_ARG] = "UNO_ERR_ARG", [UNO_ERR_TYPE] = "UNO_ERR_TYPE", [UNO_ERR_USAGE] = "UNO_ERR_USAGE",
     [UNO_ERR_CONFIG] = "UNO_ERR_CONFIG", [UNO_ERR_PARSE] = "UNO_ERR_PARSE", [UNO_ERR_PLAN] = "UNO_ERR_PLAN",
@@ -70,7 +70,7 @@ bool coll_is_v(uno_coll coll)
 
 const char *coll_name(uno_coll coll)
 {
-    return (unsigned)coll < UNO_COLL_COUNT ? colls[coll] : "?";
+    return (unsigned)coll < COLL_NAMED ? colls[coll] : "?";
 }
 
 uno_err type_parse(const char *s, uno_type *type)

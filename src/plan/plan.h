@@ -159,7 +159,10 @@ struct request {
     size_t count;
     const size_t *counts, *displs; /* v forms, n entries; displs NULL = packed */
     bool lent;           /* all_reduce of two ranks: in the one before, messages both ways lay in memory that the other rank maps */
+    bool split;          /* an all_gather of uno_comm_split */
 };
+/* What ledgers and sentences call it. */
+static inline uno_coll request_call(const struct request *req) { return req->split ? COLL_SPLIT : req->coll; }
 
 /* Lengths and offsets of all shapes for one request. */
 struct plan_chunks {

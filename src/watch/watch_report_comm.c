@@ -133,7 +133,7 @@ static bool queue_follows(const struct ledger_notes *n, uint32_t newest_before, 
 
 static void fill_call(struct verdict_call *v, const struct ledger_call *c, const struct board_page *page)
 {
-    *v = (struct verdict_call){.order = c->order, .coll = c->coll < UNO_COLL_COUNT ? (int8_t)c->coll : -1, .type = c->type,
+    *v = (struct verdict_call){.order = c->order, .coll = c->coll < COLL_NAMED ? (int8_t)c->coll : -1, .type = c->type,
                                .op = c->op, .root = c->root, .count = c->count, .since_ns = c->since_ns};
     site_of(page, c->call_site, v->site);
 }

@@ -13,6 +13,7 @@ static float in[2 * N_MAX], out[2 * N_MAX];
 
 struct call { uno_coll coll; size_t count; uno_type type; uno_op op; int root; };
 #define F UNO_FLOAT32
+#define SPLIT UNO_COLL_COUNT /* gathers 8 bytes of every rank first */
 static const struct disagreement { const char *name; struct call rest, one; const char *says; } disagreements[] = {
     {"count_small", {UNO_ALL_REDUCE, 10, F, UNO_SUM, 0}, {UNO_ALL_REDUCE, 12, F, UNO_SUM, 0}, "count 12"},
     {"count_targets", {UNO_ALL_REDUCE, 10, F, UNO_SUM, 0}, {UNO_ALL_REDUCE, 100000, F, UNO_SUM, 0}, "count 100000"},
@@ -28,16 +29,21 @@ static const struct disagreement { const char *name; struct call rest, one; cons
     {"collective", {UNO_ALL_REDUCE, 10, F, UNO_SUM, 0}, {UNO_BROADCAST, 10, F, UNO_SUM, 1}, "broadcast"},
     {"collective_tiled", {UNO_ALL_REDUCE, 100000, F, UNO_SUM, 0}, {UNO_ALL_GATHER, 30000, F, UNO_SUM, 0}, "all_gather"},
     {"collective_barrier", {UNO_BARRIER, 0, F, UNO_SUM, 0}, {UNO_ALL_TO_ALL, 20000, F, UNO_SUM, 0}, "all_to_all"},
+    {"collective_split", {UNO_ALL_REDUCE, 10, F, UNO_SUM, 0}, {SPLIT, 0, F, UNO_SUM, 0}, "calls comm_split"},
+    {"gather_split", {UNO_ALL_GATHER, 8, UNO_UINT8, UNO_SUM, 0}, {SPLIT, 0, F, UNO_SUM, 0}, "calls comm_split"},
+    {"split_gather", {SPLIT, 0, F, UNO_SUM, 0}, {UNO_ALL_GATHER, 8, UNO_UINT8, UNO_SUM, 0}, "calls all_gather"},
 };
 #undef F
 
 static uno_err make_call(const struct call *c, uno_comm *comm)
 {
+    uno_comm *made;
     switch (c->coll) {
     case UNO_ALL_REDUCE: return uno_all_reduce(in, out, c->count, c->type, c->op, comm, NULL);
     case UNO_BROADCAST: return uno_broadcast(in, out, c->count, c->type, c->root, comm, NULL);
     case UNO_REDUCE: return uno_reduce(in, out, c->count, c->type, c->op, c->root, comm, NULL);
     case UNO_ALL_GATHER: return uno_all_gather(in, out, c->count, c->type, comm, NULL);
+    case SPLIT: return uno_comm_dup(comm, &made, NULL);
     case UNO_ALL_TO_ALL: return uno_all_to_all(in, out, c->count, c->type, comm, NULL);
     default: return uno_barrier(comm, NULL);
     }
@@ -440,7 +446,7 @@ const struct fault_case fault_cases_calls[] = {
     DISAGREE(0, "count_small"), DISAGREE(1, "count_targets"), DISAGREE(2, "count_tiled"), DISAGREE(3, "count_algorithms"),
     DISAGREE(4, "count_zero"), DISAGREE(5, "type"), DISAGREE(6, "type_tiled"), DISAGREE(7, "op"), DISAGREE(8, "root"),
     DISAGREE(9, "root_tiled"), DISAGREE(10, "root_reduce"), DISAGREE(11, "collective"), DISAGREE(12, "collective_tiled"),
-    DISAGREE(13, "collective_barrier"),
+    DISAGREE(13, "collective_barrier"), DISAGREE(14, "collective_split"), DISAGREE(15, "gather_split"), DISAGREE(16, "split_gather"),
     {"disagree_gather_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_GATHER},
     {"disagree_scatter_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SCATTER},
     {"disagree_to_all_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_TO_ALL},

@@ -122,6 +122,14 @@ static void no_question_when_quick(void **state)
     destroy();
 }
 
+/* While rank 0 waits: once the first call has begun. */
+static void *more_time(void *arg)
+{
+    (void)arg;
+    usleep(100000);
+    return uno_comm_set_timeout(comms[0], 50) == UNO_OK ? NULL : comms[0];
+}
+
 static void deadlines(void **state)
 {
     (void)state;
@@ -152,6 +160,14 @@ static void deadlines(void **state)
     start = clock_ns();
     assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL), UNO_ERR_TIMEOUT);
     assert_in_range(clock_ns() - start, 290000000u, 5000000000u);
+    destroy();
+    make();
+    assert_int_equal(uno_comm_set_timeout(comms[0], 0.3), UNO_OK);
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, more_time, NULL), 0);
+    assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_FLOAT32, UNO_SUM, comms[0], NULL), UNO_ERR_TIMEOUT);
+    assert_non_null(strstr(uno_last_error(comms[0]), "waited 0.3 s")); /* not the time-out that came later */
+    pthread_join(other, NULL);
     destroy();
 }
 
