@@ -24,6 +24,7 @@ static void usage(void)
 {
     printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
            "       unisono doctor [--root DIR] [-v] [--json]    look at this machine\n"
+           "       unisono doctor --hosts A,B,... [--launcher 'CMD'] [--agent-program P] [-v] [--json]\n"
            "       unisono doctor --env [FILE] [--all] [--json]\n"
            "       unisono doctor --advise 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed' [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
@@ -33,6 +34,9 @@ static void usage(void)
            "  -v, --verbose  all of each finding\n"
            "      --json     for programs\n"
            "      --root     a folder that stands for /, with a copy of another machine's /sys and /proc\n"
+           "      --hosts    ask these hosts what they see, and how they reach each other, both ways: settings, versions, limits, MTU, clocks\n"
+           "      --launcher command that runs another on a host, {host} stands for its name (default: ssh)\n"
+           "      --agent-program  path of unisono on the other hosts (default: as here)\n"
            "      --advise   what to set for such a job, why, and how to see that it took effect; keys: gpus hosts gpu net framework model\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
@@ -214,15 +218,30 @@ static int here(const char *root, bool verbose, bool json)
     return bad || findings ? CLI_BAD : CLI_GOOD;
 }
 
+static int hosts(const struct hosts_options *opt, bool verbose, bool json)
+{
+    struct doctor *d = doctor_new();
+    char why[300] = "there is no memory";
+    if (!d || !doctor_ask_hosts(d, opt, json, why, sizeof why)) {
+        doctor_free(d);
+        return out_error("doctor", "%s", why);
+    }
+    size_t findings = doctor_judge(d);
+    show(d, verbose, json);
+    return findings ? CLI_BAD : CLI_GOOD;
+}
+
 struct wanted {
     bool all, json, rules, verbose, env;
     const char *job;  /* --advise */
     const char *root; /* "" = this machine */
+    struct hosts_options hosts;
+    bool agent;
 };
 
 static const struct option options[] = {
     {"env", no_argument, NULL, 'e'},     {"all", no_argument, NULL, 'a'},     {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
-    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"help", no_argument, NULL, 'h'}, {0},
+    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"hosts", required_argument, NULL, 'H'}, {"launcher", required_argument, NULL, 'L'}, {"agent-program", required_argument, NULL, 'P'}, {"agent", no_argument, NULL, 'G'}, {"help", no_argument, NULL, 'h'}, {0},
 };
 
 static int bad_option(const char *word)
@@ -230,6 +249,9 @@ static int bad_option(const char *word)
     switch (optopt) {
     case 'A': return out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'");
     case 'R': return out_error("doctor", "--root needs a folder with a copy of a machine's /sys and /proc");
+    case 'H': return out_error("doctor", "--hosts needs names, as in --hosts nodeA,nodeB");
+    case 'L': return out_error("doctor", "--launcher needs a command, as in 'ip netns exec {host}'");
+    case 'P': return out_error("doctor", "--agent-program needs the path of unisono on the other hosts");
     default: return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", word);
     }
 }
@@ -248,6 +270,10 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'v': w->verbose = true; break;
         case 'A': w->job = optarg; break;
         case 'R': w->root = optarg; break;
+        case 'H': w->hosts.names = optarg; break;
+        case 'L': w->hosts.launcher = optarg; break;
+        case 'P': w->hosts.program = optarg; break;
+        case 'G': w->agent = true; break;
         default: return bad_option(argv[optind - 1]);
         }
     }
@@ -260,6 +286,10 @@ int cmd_doctor(int argc, char **argv)
     int rc = parse(argc, argv, &w);
     if (rc != CLI_GOOD)
         return rc == CLI_BAD ? CLI_GOOD : rc;
+    if (w.agent)
+        return doctor_be_agent();
+    if (w.hosts.names)
+        return hosts(&w.hosts, w.verbose, w.json);
     if (w.job)
         return doctor_advise(w.job, w.json);
     if (w.rules) {

@@ -3,7 +3,9 @@
 #include "doctor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "hosts.h"
 #include "input.h"
 #include "machine.h"
 #include "print.h"
@@ -50,6 +52,22 @@ size_t doctor_look_here(struct doctor *d, const char *root, bool json)
     if (d->machine.text_bytes)
         input_read_text(d->model, *root ? root : "this machine", d->machine.text, d->machine.text_bytes);
     return bad;
+}
+
+bool doctor_ask_hosts(struct doctor *d, const struct hosts_options *opt, bool json, char *why, size_t why_bytes)
+{
+    d->machine.hosts = hosts_gather(opt, why, why_bytes);
+    if (!d->machine.hosts)
+        return false;
+    if (!json)
+        hosts_print(d->machine.hosts);
+    input_read_text(d->model, "these hosts", d->machine.hosts, strlen(d->machine.hosts));
+    return true;
+}
+
+int doctor_be_agent(void)
+{
+    return hosts_agent();
 }
 
 bool doctor_is_root(const char *root)

@@ -29,6 +29,18 @@ void doctor_read_text(struct doctor *d, const char *name, const char *text, size
  * /sys and /proc, which lives as long as d; no probes then. */
 size_t doctor_look_here(struct doctor *d, const char *root, bool json);
 
+/* Ask several hosts what they see, and how they reach each other; prints two tables (not with `json`). False with a sentence in why when the list
+ * names no host; a host that cannot be asked is a finding. Blocks for seconds. */
+struct hosts_options {
+    char *names;          /* "a,b,c" */
+    const char *launcher; /* NULL = ssh */
+    const char *program;  /* path of unisono there; NULL = as here */
+};
+bool doctor_ask_hosts(struct doctor *d, const struct hosts_options *opt, bool json, char *why, size_t why_bytes);
+
+/* The other side of it, on each host. Returns an exit status of the tool. */
+int doctor_be_agent(void);
+
 /* Does a folder look as if it stood for / ? */
 bool doctor_is_root(const char *root);
 

@@ -170,5 +170,6 @@ void machine_look(struct machine *m, const char *root)
 void machine_free(struct machine *m)
 {
     free(m->text);
-    m->text = NULL;
+    free(m->hosts);
+    m->text = m->hosts = NULL;
 }

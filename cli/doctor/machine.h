@@ -27,6 +27,7 @@ struct machine {
     char *text;
     size_t text_bytes;
     int cards, gpus; /* RDMA cards and GPUs seen */
+    char *hosts;     /* what --hosts gathered, JSON; NULL = it was not asked for */
 };
 
 /* Look at everything. Needs no root; what only root may see is skipped. With a `root` that is not "", probes and what is no file (the

@@ -178,6 +178,8 @@ static void json_checks(const struct machine *here)
     }
     if (here->count)
         printf("],\n");
+    if (here->hosts)
+        printf(" \"hosts\": %s,\n", here->hosts);
 }
 
 void print_json(const struct judge *j, const struct machine *here)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "flight.h"
+#include "read_hosts.h"
 #include "reader.h"
 
 static bool sniff(const char *head, size_t bytes)
@@ -133,6 +134,8 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     bool known = true;
     if (flight_looks(root))
         flight_take(m, file, root);
+    else if (hosts_looks(root))
+        hosts_take(m, file, root);
     else if (json_is_array(json_object_get(root, "communicators")))
         ras(m, file, root);
     else {

@@ -186,6 +186,8 @@ static void owners(struct judge *j, struct names *out)
     EACH_FACT(j->m, F_SETTING, s)
         if (same_text(s->extra, "listed"))
             names_add(j->m, out, s->host);
+    EACH_FACT(j->m, F_HOST_CLOCK, h) /* one without any variable was asked, too */
+        names_add(j->m, out, h->host);
 }
 
 struct difference {
