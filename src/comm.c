@@ -353,29 +353,47 @@ static uno_err check_p2p(const char *call, const uno_comm *c, const void *buf, s
     return check_buffer(call, "buf", buf, count, 1, type);
 }
 
-static uno_err stream_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
-                          uno_stream *stream, const void *site)
+/* In a group, on a stream, or behind others. */
+static NOINLINE uno_err queue_p2p(const struct p2p_request *what, uno_comm *comm, uno_stream *stream)
 {
-    TRY(check_p2p(call, comm, buf, count, type, peer, false));
     struct p2p_request *r = mem_zalloc(sizeof *r);
     if (!r)
-        return engine_not_issued(comm, send ? "a send" : "a receive", UNO_ERR_MEMORY);
-    *r = (struct p2p_request){.send = send, .peer = peer, .type = type, .buf = buf, .bytes = count * uno_type_bytes(type),
-                              .strict = true, .waited = stream == NULL, .call_site = site};
-    struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = site};
+        return engine_not_issued(comm, p2p_word(what), UNO_ERR_MEMORY);
+    *r = *what;
+    struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = what->call_site};
     return engine_issue(&op);
+}
+
+static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call, bool send, void *buf, size_t count, uno_type type,
+                                                                int peer, uno_comm *comm, uno_stream *stream, const void *site)
+{
+    bool alone = call_alone(comm, stream);
+    if (!alone)
+        TRY(comm_enter(comm));
+    uno_err err = check_p2p(call, comm, buf, count, type, peer, false);
+    if (err == UNO_OK) {
+        struct p2p_request r;
+        p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
+        r.strict = true;
+        atomic_init(&r.waited, stream == NULL);
+        err = alone ? engine_p2p(comm, &r) : queue_p2p(&r, comm, stream);
+    }
+    if (!alone)
+        return comm_leave(comm, err);
+    if (__builtin_expect(err != UNO_OK, 0))
+        comm_keep_error(comm);
+    walk_leave(comm);
+    return err;
 }
 
 uno_err uno_send(const void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
 {
-    TRY(comm_enter(comm));
-    return comm_leave(comm, stream_p2p("uno_send", true, (void *)(uintptr_t)buf, count, type, peer, comm, stream, CALL_SITE));
+    return stream_p2p("uno_send", true, (void *)(uintptr_t)buf, count, type, peer, comm, stream, CALL_SITE);
 }
 
 uno_err uno_recv(void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
 {
-    TRY(comm_enter(comm));
-    return comm_leave(comm, stream_p2p("uno_recv", false, buf, count, type, peer, comm, stream, CALL_SITE));
+    return stream_p2p("uno_recv", false, buf, count, type, peer, comm, stream, CALL_SITE);
 }
 
 static uno_err start_request(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, int tag, uno_comm *comm,

@@ -233,6 +233,8 @@ void walk_wait(uno_comm *comm);          /* until walk_try succeeds */
 uno_err engine_issue(struct op *call);
 /* Walk lock held, nothing was issued before: the call in comm->again once more, to its end, with these buffers. */
 uno_err engine_again(uno_comm *comm, const void *send, void *recv, const void *call_site);
+/* The same of a send or receive: to its end. */
+uno_err engine_p2p(uno_comm *comm, struct p2p_request *request);
 /* One round over a communicator (walk lock held): start what may start, move what runs. */
 void engine_step(uno_comm *comm, bool *moved);
 /* Walk lock held. UNO_ERR_IN_PROGRESS when the deadline, or a signal that is asked for, comes first. */

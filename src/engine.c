@@ -194,6 +194,15 @@ static struct op *take_request(uno_comm *c)
     return op;
 }
 
+/* uno_send, uno_recv: the call ends with the transfer. */
+static void wait_for_p2p(uno_comm *c, struct op *op)
+{
+    op->timeout_s = comm_timeout_s(c);
+    op->deadline_ns = comm_deadline_ns(c, clock_ns());
+    op->next_in_comm = c->p2p_running;
+    c->p2p_running = op;
+}
+
 /* Point-to-point calls do not occupy the communicator: they are handed over and finish on their own. */
 static NOINLINE void start_p2p(uno_comm *c, struct op *op)
 {
@@ -205,14 +214,10 @@ static NOINLINE void start_p2p(uno_comm *c, struct op *op)
     } else {
         p2p_issue(c->p2p, op->p2p);
     }
-    if (op->group_owns_p2p) { /* uno_send, uno_recv: the call ends with the transfer */
-        op->timeout_s = comm_timeout_s(c);
-        op->deadline_ns = comm_deadline_ns(c, clock_ns());
-        op->next_in_comm = c->p2p_running;
-        c->p2p_running = op;
-    } else {
+    if (op->group_owns_p2p)
+        wait_for_p2p(c, op);
+    else
         finish(op, UNO_OK);
-    }
 }
 
 static NOINLINE void fail_to_begin(uno_comm *c, struct op *op, uno_err err)
@@ -475,6 +480,32 @@ uno_err engine_again(uno_comm *c, const void *send, void *recv, const void *call
     if (!op_done(op))
         (void)engine_walk_until(c, engine_call_done, op, UINT64_MAX, true);
     return result_of(op);
+}
+
+static NOINLINE uno_err p2p_wait(uno_comm *c, struct p2p_request *r)
+{
+    struct op op;
+    op_init(&op, c, (struct request){0}, NULL, NULL, NULL, r->call_site);
+    op.p2p = r;
+    atomic_store_explicit(&op.state, OP_RUNNING, memory_order_relaxed);
+    wait_for_p2p(c, &op);
+    (void)engine_walk_until(c, engine_call_done, &op, UINT64_MAX, true);
+    return result_of(&op);
+}
+
+uno_err engine_p2p(uno_comm *c, struct p2p_request *r)
+{
+    if (c->env.proc)
+        net_enter(c->env.proc);
+    p2p_issue(c->p2p, r);
+    uno_err err = UNO_OK;
+    if (__builtin_expect(p2p_poll_soon(c->p2p, r, c->env.crowded ? SOON_CROWDED : SOON_POLLS) && r->err == UNO_OK, 1))
+        exec_wait_count(&c->env, EXEC_SPUN);
+    else
+        err = p2p_wait(c, r); /* of an error, too, others may have to hear */
+    if (c->env.proc)
+        net_leave(c->env.proc);
+    return err;
 }
 
 uno_err engine_not_issued(uno_comm *c, const char *what, uno_err err)

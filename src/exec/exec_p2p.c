@@ -49,16 +49,34 @@ void p2p_drop_grant(struct p2p *p, struct pair *pair)
     free(g);
 }
 
+static void poll_one(struct p2p *p, int peer, bool *moved)
+{
+    uno_err err = p2p_poll_pair(p, peer, moved);
+    if (__builtin_expect(err != UNO_OK, 0)) { /* from now on at every poll, which is no reason to forget deadlines */
+        size_t before = p->unfinished;
+        p2p_fail(p, peer, err);
+        *moved = *moved || p->unfinished != before;
+    }
+}
+
 void p2p_poll(struct p2p *p, bool *moved)
 {
-    for (int i = 0; i < p->nopen; i++) {
-        uno_err err = p2p_poll_pair(p, p->open[i], moved);
-        if (err != UNO_OK) { /* from now on at every poll, which is no reason to forget deadlines */
-            size_t before = p->unfinished;
-            p2p_fail(p, p->open[i], err);
-            *moved = *moved || p->unfinished != before;
-        }
+    for (int i = 0; i < p->nopen; i++)
+        poll_one(p, p->open[i], moved);
+}
+
+bool p2p_poll_soon(struct p2p *p, const struct p2p_request *r, int polls)
+{
+    int peer = r->peer;
+    if (!p->pairs[peer].opened) /* a rank has no connection to itself */
+        return p2p_done(r);
+    for (int i = 0; i < polls && !p2p_done(r); i++) {
+        bool moved = false;
+        poll_one(p, peer, &moved);
+        if (!p2p_done(r))
+            exec_relax();
     }
+    return p2p_done(r);
 }
 
 /* ---- issuing ------------------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,29 @@ struct p2p_request {
     uint32_t event_number;
     struct p2p_request *next, **at; /* in a list; at: what points to it */
 };
+/* Field by field: the sentence need not be cleared. */
+static inline void p2p_request_init(struct p2p_request *r, bool send, int peer, uno_type type, void *buf, size_t bytes, const void *call_site)
+{
+    r->send = send;
+    r->peer = peer;
+    r->tag = 0;
+    r->type = type;
+    r->buf = buf;
+    r->bytes = bytes;
+    r->strict = false;
+    r->call_site = call_site;
+    atomic_init(&r->waited, 0);
+    atomic_init(&r->done, 0);
+    r->err = UNO_OK;
+    r->text[0] = 0;
+    r->got_peer = r->got_tag = 0;
+    r->got_bytes = r->moved = 0;
+    r->id = 0;
+    r->event = NULL;
+    r->event_number = 0;
+    r->next = NULL;
+    r->at = NULL;
+}
 static inline bool p2p_done(const struct p2p_request *r)
 {
     return atomic_load_explicit(&r->done, memory_order_acquire) != 0; /* pairs with the release in p2p_finish */
@@ -46,6 +69,8 @@ void p2p_free(struct p2p *p2p);          /* unfinished requests fail with UNO_ER
 void p2p_issue(struct p2p *p2p, struct p2p_request *request);
 /* Move what can be moved. */
 void p2p_poll(struct p2p *p2p, bool *moved);
+/* The same for one request, which names its peer, again and again while it is not done, at most `polls` times. Is it done? */
+bool p2p_poll_soon(struct p2p *p2p, const struct p2p_request *request, int polls);
 bool p2p_busy(const struct p2p *p2p);    /* any unfinished request, or an answer owed */
 /* An answer to a peer is not sent yet whose receive here has ended: p2p_poll must be called although nobody here waits. */
 bool p2p_owes(const struct p2p *p2p);
