@@ -27,10 +27,12 @@ if _series(_C.built_for) != _series(torch.__version__):
 
 from .errors import (AbortedError, ArgumentError, BY_CODE, ExcludedError, MismatchError, PeerDeadError,  # noqa: E402
                      TimeoutError, UnisonoError)
+from .slurm import words as _slurm_words  # noqa: E402
 
 __all__ = ["AbortedError", "ArgumentError", "ExcludedError", "MismatchError", "PeerDeadError", "TimeoutError", "UnisonoError",
            "counts", "monitored_barrier", "shared_allocator"]
 
+os.environ.update(_slurm_words(os.environ))
 _C.set_error_classes(BY_CODE)
 # What is not the program's: torch, this package, and Python's own library.
 _C.tell_positions(":".join(os.path.dirname(os.path.dirname(f)) + "/" if f is __file__ else os.path.dirname(f) + "/"
