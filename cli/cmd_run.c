@@ -60,14 +60,40 @@ static void on_output(struct launcher *l, struct rank *r, const char *body, size
     lines_feed(&r->lines[stream], stream ? &l->err : &l->out, r->tag, data, n);
 }
 
-static void on_rank_end(struct launcher *l, int rank, enum run_end end, int value)
+static void on_rank_end(struct launcher *l, int rank, enum run_end end, int value, const uno_end *seen)
 {
     struct rank *r = &l->ranks[rank];
     r->ended = true;
     for (int s = 0; s < 2; s++)
         lines_end(&r->lines[s], s ? &l->err : &l->out, r->tag);
-    report_rank_end(l, rank, end, value);
+    report_rank_end(l, rank, end, value, seen);
     if (l->failed && (!l->opt->keep_going || end >= END_EXEC))
+        end_job(l);
+}
+
+/* The other hosts' ranks see no more than that its connections were closed. */
+static void tell_end(struct launcher *l, const struct link *from, const uno_end *end)
+{
+    for (int i = 0; i < l->nlinks; i++)
+        if (&l->links[i] != from && !l->links[i].closed)
+            wire_send(&l->links[i].wire, FRAME_ENDED, end, sizeof *end, NULL, 0);
+}
+
+/* Only those that may be alive: of others it was told. */
+static void tell_lost(struct launcher *l, const struct link *link)
+{
+    for (int r = link->host->first; r < link->host->first + link->host->n; r++) {
+        uno_end end = {.kind = UNO_END_LOST, .rank = r, .pid = l->ranks[r].pid, .status = link_status(link)};
+        if (!l->ranks[r].ended)
+            tell_end(l, link, &end);
+    }
+}
+
+static void on_agent_ending(struct launcher *l, struct link *link, int sig)
+{
+    link->ending = true;
+    report_ending(l, link, sig);
+    if (!l->opt->keep_going)
         end_job(l);
 }
 
@@ -79,6 +105,17 @@ static void on_agent_error(struct launcher *l, struct link *link, const char *te
     }
     l->failed = true;
     end_job(l);
+}
+
+static void on_exit_frame(struct launcher *l, struct link *link, const uint32_t words[3], const char *body, size_t bytes)
+{
+    uno_end seen = {0};
+    if (bytes == 3 * sizeof *words + sizeof seen) { /* else it is an agent of another version */
+        memcpy(&seen, body + 3 * sizeof *words, sizeof seen);
+        seen.cgroup[sizeof seen.cgroup - 1] = 0;
+        tell_end(l, link, &seen);
+    }
+    on_rank_end(l, (int)words[0], words[1], (int)words[2], &seen);
 }
 
 static void on_frame(struct launcher *l, struct link *link, enum run_frame type, const char *body, size_t bytes)
@@ -107,7 +144,10 @@ static void on_frame(struct launcher *l, struct link *link, enum run_frame type,
             on_output(l, r, body, bytes);
         break;
     case FRAME_EXIT:
-        on_rank_end(l, (int)words[0], words[1], (int)words[2]);
+        on_exit_frame(l, link, words, body, bytes);
+        break;
+    case FRAME_ENDING:
+        on_agent_ending(l, link, (int)words[0]);
         break;
     case FRAME_ERROR:
         on_agent_error(l, link, body, bytes);
@@ -240,6 +280,7 @@ static void check_lost(struct launcher *l)
         struct link *link = &l->links[i];
         if (!link->closed || link->done || link->lost || link->pid)
             continue;
+        tell_lost(l, link);
         while (link->err_fd >= 0 && !wire_pending(&link->wire)) { /* its last words */
             struct pollfd p = {.fd = link->err_fd, .events = POLLIN};
             if (poll(&p, 1, 200) <= 0)
@@ -250,7 +291,8 @@ static void check_lost(struct launcher *l)
         for (int r = link->host->first; r < link->host->first + link->host->n; r++)
             l->ranks[r].ended = true;
         report_lost(l, link);
-        end_job(l);
+        if (!l->opt->keep_going || !l->going)
+            end_job(l);
     }
 }
 

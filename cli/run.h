@@ -8,6 +8,7 @@
  *
  * Launcher and agent speak frames (run_wire.c) over two pipes. An agent whose pipe from the launcher ends kills its ranks, a rank
  * whose agent dies is killed by the kernel, and launcher and agents adopt orphans (subreaper), so that nothing stays behind.
+ * How a rank ended goes from its agent to the launcher, from there to all agents, and each keeps it where its ranks look (uno_ends).
  */
 #ifndef UNISONO_CLI_RUN_H
 #define UNISONO_CLI_RUN_H
@@ -77,12 +78,14 @@ enum run_frame {
     FRAME_SECRET = 'S',
     FRAME_GO = 'G',       /* "address\0address\0...": where rank 0's joining socket may be reached */
     FRAME_SIGNAL = 'K',   /* u32 */
+    FRAME_ENDED = 'Z',    /* uno_end: how a rank of another host ended */
     /* agent to launcher */
     FRAME_ADDRESSES = 'A',/* from the host of rank 0: as in FRAME_GO */
     FRAME_BOUND = 'B',    /* u32 rank, text */
     FRAME_PID = 'P',      /* u32 rank, u32 pid */
     FRAME_OUTPUT = 'O',   /* u32 rank, u8 stream (1 or 2), bytes */
-    FRAME_EXIT = 'X',     /* u32 rank, u32 enum run_end, u32 value */
+    FRAME_EXIT = 'X',     /* u32 rank, u32 enum run_end, u32 value, uno_end: the same for the other hosts' ranks */
+    FRAME_ENDING = 'T',   /* u32 signal: the agent got it, and ends its ranks */
     FRAME_ERROR = 'E',    /* text: the agent gives up */
     FRAME_NOTE = 'N',     /* text */
     FRAME_DONE = 'D'

@@ -173,5 +173,5 @@ int agent_remote(void)
     int status = 0;
     waitpid(worker, &status, 0);
     procs_end_descendants(0, NULL, 0); /* nothing, unless the worker was killed */
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); /* as a shell: it passes through remote ones */
 }

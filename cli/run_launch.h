@@ -3,6 +3,8 @@
 #ifndef UNISONO_CLI_RUN_LAUNCH_H
 #define UNISONO_CLI_RUN_LAUNCH_H
 
+#include <unisono_watch.h>
+
 #include "run.h"
 
 struct link {             /* one agent */
@@ -17,6 +19,7 @@ struct link {             /* one agent */
     bool done;            /* all its ranks have ended, in order */
     bool closed;          /* nothing more comes */
     bool lost;            /* it ended without saying so */
+    bool ending;          /* it got a signal, said so, and ends its ranks: their ends are no news */
     char *command;        /* for sentences: "ssh nodeB"; NULL = local */
 };
 
@@ -54,8 +57,11 @@ int link_start(struct launcher *l, int i);
 void link_free(struct link *link);
 
 /* run_report.c: the job's first failure in a sentence; the caller ends the job. */
-void report_rank_end(struct launcher *l, int rank, enum run_end end, int value);
+void report_rank_end(struct launcher *l, int rank, enum run_end end, int value, const uno_end *seen);
 void report_lost(struct launcher *l, struct link *link);
+void report_ending(struct launcher *l, struct link *link, int sig); /* its agent got a signal */
+/* How a link's agent ended, as wait() gives it: of one on another host as its remote shell passes it on. */
+int link_status(const struct link *link);
 /* Print "unisono run: ..." through the stderr queue, in order with what ranks wrote. */
 void report(struct launcher *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

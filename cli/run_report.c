@@ -34,15 +34,17 @@ static int status_of(enum run_end end, int value)
     return end == END_EXEC && value == ENOENT ? 127 : 126;
 }
 
-static void describe_end(char *buf, size_t bytes, enum run_end end, int value)
+static void describe_end(char *buf, size_t bytes, enum run_end end, int value, const uno_end *seen)
 {
     if (end == END_STATUS) {
         snprintf(buf, bytes, "exited with status %d", value);
         return;
     }
     const char *name = sigabbrev_np(value);
-    snprintf(buf, bytes, "was killed by signal %d (SIG%s%s)", value, name ? name : "?",
-             value == SIGKILL ? "; if nobody sent it, the kernel was out of memory, see dmesg" : "");
+    int n = snprintf(buf, bytes, "was killed by signal %d (SIG%s%s)", value, name ? name : "?",
+                     value == SIGKILL && !seen->oom_kill ? "; if nobody sent it, the kernel was out of memory, see dmesg" : "");
+    if (seen->oom_kill)
+        snprintf(buf + n, bytes - (size_t)n, ", for the kernel was out of memory (oom_kill in memory.events of %.120s),", seen->cgroup);
 }
 
 static void describe_rest(const struct launcher *l, char *buf, size_t bytes)
@@ -56,6 +58,12 @@ static void describe_rest(const struct launcher *l, char *buf, size_t bytes)
         snprintf(buf, bytes, "the other %d go on", others);
     else
         snprintf(buf, bytes, "ending the other %d", others);
+}
+
+int link_status(const struct link *link)
+{
+    int code = WEXITSTATUS(link->status);
+    return WIFEXITED(link->status) && code > 128 && code < 128 + NSIG ? code - 128 : link->status;
 }
 
 static void report_start(struct launcher *l, int rank, enum run_end end, int error)
@@ -72,11 +80,11 @@ static void report_start(struct launcher *l, int rank, enum run_end end, int err
         report(l, "\"%s\" cannot be started on host %s: %s", program, r->link->host->name, strerror(error));
 }
 
-void report_rank_end(struct launcher *l, int rank, enum run_end end, int value)
+void report_rank_end(struct launcher *l, int rank, enum run_end end, int value, const uno_end *seen)
 {
     struct rank *r = &l->ranks[rank];
     int status = status_of(end, value);
-    if (status == 0 || (l->ending && l->failed))
+    if (status == 0 || (l->ending && l->failed) || (r->link->ending && end == END_SIGNAL && value == SIGKILL))
         return;
     if (l->told) { /* people ended the job; how each rank took it is no news */
         l->status = 128 + l->told;
@@ -89,17 +97,32 @@ void report_rank_end(struct launcher *l, int rank, enum run_end end, int value)
         report_start(l, rank, end, value);
         return;
     }
-    char what[120], rest[80];
-    describe_end(what, sizeof what, end, value);
+    char what[280], rest[80];
+    describe_end(what, sizeof what, end, value, seen);
     describe_rest(l, rest, sizeof rest);
     report(l, "rank %d (host %s, pid %d) %s after %.1f s; %s.%s", rank, r->link->host->name, (int)r->pid, what, run_now() - l->start,
            rest, r->tail.total ? " Its last lines on stderr:" : " It wrote nothing on stderr.");
     tail_show(&r->tail, &l->err, "  | ", TAIL_LINES);
 }
 
+void report_ending(struct launcher *l, struct link *link, int sig)
+{
+    char rest[80];
+    bool first = !l->failed;
+    for (int r = link->host->first; r < link->host->first + link->host->n; r++)
+        l->ranks[r].ended = true;
+    l->failed = true;
+    if (!first || l->told)
+        return;
+    l->status = 2;
+    describe_rest(l, rest, sizeof rest);
+    report(l, "the agent of host %s was ended by signal %d (SIG%s) and ended its ranks; %s", link->host->name, sig,
+           sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", rest);
+}
+
 void report_lost(struct launcher *l, struct link *link)
 {
-    char how[80];
+    char how[80], rest[80];
     if (WIFSIGNALED(link->status))
         snprintf(how, sizeof how, "was killed by signal %d (SIG%s)", WTERMSIG(link->status), sigabbrev_np(WTERMSIG(link->status)));
     else
@@ -109,10 +132,11 @@ void report_lost(struct launcher *l, struct link *link)
     if (!first || l->told)
         return;
     l->status = 2;
+    describe_rest(l, rest, sizeof rest);
     if (!link->command)
-        report(l, "the agent of this host %s; its ranks are gone with it, ending the job", how);
+        report(l, "the agent of this host %s; its ranks are gone with it; %s", how, rest);
     else if (link->synced)
-        report(l, "host %s was lost: `%s` %s; ending the job", link->host->name, link->command, how);
+        report(l, "host %s was lost: `%s` %s; %s", link->host->name, link->command, how, rest);
     else
         report(l, "host %s could not be reached, or unisono could not be started there: `%s` %s; try that command by hand%s",
                link->host->name, link->command, how, link->err_tail.total ? ". It said:" : "");

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <unisono_watch.h>
+
 #include "output.h"
 
 #define QUEUE_LIMIT (1u << 20) /* the launcher is behind by this much: ranks wait in write() */
@@ -35,7 +37,8 @@ struct run_team {
     const char *addr;      /* of rank 0's joining socket, as seen from here */
     int listen_fd, master_port, signal_fd;
     struct run_binding *binding;
-    bool orphaned;         /* the launcher is gone */
+    bool orphaned;         /* the launcher is gone, or this agent shall go */
+    uno_ends *ends;        /* what all ranks here can see of the job's ends; NULL: there is no memory for it */
     struct run_keep *keep; /* NULL: nothing is kept */
     bool save;             /* a rank ended that should not have */
     struct member member[];
@@ -48,6 +51,16 @@ static void export_number(const char *name, int value)
     char text[24];
     snprintf(text, sizeof text, "%d", value);
     setenv(name, text, 1);
+}
+
+/* Without it ranks of other hosts are told less. */
+static void export_ends(const uno_ends *ends)
+{
+    int fd = uno_ends_fd(ends);
+    if (fd < 0 || fcntl(fd, F_SETFD, 0) != 0)
+        unsetenv("UNISONO_ENDS_FD");
+    else
+        export_number("UNISONO_ENDS_FD", fd);
 }
 
 static void export_place(const struct run_team *t, int i, int secret_fd)
@@ -137,6 +150,7 @@ static _Noreturn void become_rank(struct run_team *t, int i, pid_t parent, int o
         _exit(126);
     }
     export_place(t, i, secret_fd);
+    export_ends(t->ends);
     if (job->first + i == 0 && t->listen_fd >= 0)
         fcntl(t->listen_fd, F_SETFD, 0);
     execvp(job->args[0], job->args);
@@ -153,10 +167,10 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static void send_end(struct run_team *t, int i, enum run_end end, int value)
+static void send_end(struct run_team *t, int i, enum run_end end, int value, const uno_end *seen)
 {
     uint32_t words[3] = {(uint32_t)(t->job->first + i), end, (uint32_t)value};
-    wire_send(t->wire, FRAME_EXIT, words, sizeof words, NULL, 0);
+    wire_send(t->wire, FRAME_EXIT, words, sizeof words, seen, sizeof *seen);
     t->member[i].reported = true;
 }
 
@@ -209,6 +223,8 @@ struct run_team *team_start(struct run_wire *wire, const struct run_job *job, co
         return NULL;
     *t = (struct run_team){.wire = wire, .job = job, .addr = addr, .listen_fd = listen_fd, .master_port = master_port,
                            .binding = binding};
+    if (uno_ends_new(job->size, &t->ends) != UNO_OK)
+        t->ends = NULL;
     for (int i = 0; i < job->n; i++)
         t->member[i] = (struct member){.out = {-1, -1}, .exec_fd = -1};
     sigset_t set;
@@ -251,6 +267,8 @@ static void ended(struct run_team *t, int i, int status)
 {
     struct member *m = &t->member[i];
     uint32_t words[2];
+    uno_end seen;
+    uno_ends_seen(t->ends, t->job->first + i, m->pid, status, &seen);
     for (int stream = 0; stream < 2; stream++)
         while (m->out[stream] >= 0 && relay(t, i, stream))
             ;
@@ -258,11 +276,11 @@ static void ended(struct run_team *t, int i, int status)
     t->save = t->save || status != 0;
     m->pid = 0;
     if (m->exec_fd >= 0 && read(m->exec_fd, words, sizeof words) == sizeof words)
-        send_end(t, i, words[0], (int)words[1]);
+        send_end(t, i, words[0], (int)words[1], &seen);
     else if (WIFSIGNALED(status))
-        send_end(t, i, END_SIGNAL, WTERMSIG(status));
+        send_end(t, i, END_SIGNAL, WTERMSIG(status), &seen);
     else
-        send_end(t, i, END_STATUS, WEXITSTATUS(status));
+        send_end(t, i, END_STATUS, WEXITSTATUS(status), &seen);
     close_fd(&m->exec_fd);
 }
 
@@ -288,14 +306,24 @@ static void reap(struct run_team *t)
     t->save = false;
 }
 
+/* sig: this agent got it; 0: its launcher is gone. Said before it is done, so that nobody takes it for something else. */
+static void end_all(struct run_team *t, int sig)
+{
+    uint32_t word = (uint32_t)sig;
+    if (!t->orphaned) {
+        uno_ends_begin(t->ends, sig);
+        wire_send(t->wire, FRAME_ENDING, &word, sizeof word, NULL, 0);
+    }
+    t->orphaned = true;
+    signal_all(t, SIGKILL);
+}
+
 static void on_signal(struct run_team *t)
 {
     struct signalfd_siginfo info;
     while (read(t->signal_fd, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGCHLD) { /* somebody ends the agent itself */
-            t->orphaned = true;
-            signal_all(t, SIGKILL);
-        }
+        if (info.ssi_signo != SIGCHLD) /* somebody ends the agent itself */
+            end_all(t, (int)info.ssi_signo);
     reap(t);
 }
 
@@ -311,11 +339,15 @@ static void on_launcher(struct run_team *t)
             memcpy(&sig, body, sizeof sig);
             signal_all(t, (int)sig);
         }
+        uno_end end;
+        if (type == FRAME_ENDED && bytes == sizeof end) {
+            memcpy(&end, body, sizeof end);
+            if (uno_ends_put(t->ends, &end) != UNO_OK) /* of a launcher of another version: as if nothing was said */
+                continue;
+        }
     }
-    if (!open || t->wire->broken) {
-        t->orphaned = true;
-        signal_all(t, SIGKILL);
-    }
+    if (!open || t->wire->broken)
+        end_all(t, 0);
 }
 
 static int living(const struct run_team *t)
@@ -393,5 +425,6 @@ void team_free(struct run_team *t)
     }
     close_fd(&t->signal_fd);
     keep_free(t->keep);
+    uno_ends_free(t->ends);
     free(t);
 }

@@ -84,6 +84,36 @@ UNO_API uno_err uno_keeper_save(uno_keeper *keeper, const char *dir, char *path,
 UNO_API uno_err uno_keeper_said(uno_keeper *keeper, char *text, size_t text_bytes) UNO_MUST_CHECK;
 UNO_API void uno_keeper_free(uno_keeper *keeper); /* NULL is allowed */
 
+/* How the processes of a job ended, as who started them tells it. A launcher makes a table on each host, in memory that the job's processes
+ * there inherit: it gives each of them the descriptor, its number in UNISONO_ENDS_FD, and UNISONO_RANK. It writes there what wait() says of its own
+ * children and what the launcher's other hosts pass on; the library looks there when a process has ended and nobody else says how. Nobody
+ * is stopped or waited for. One thread uses a uno_ends. */
+typedef struct uno_ends uno_ends;
+typedef enum uno_end_kind {
+    UNO_END_SEEN = 1,  /* its parent has collected it */
+    UNO_END_ENDED,     /* the same, and that parent has ended it, after uno_ends_begin */
+    UNO_END_LOST       /* its parent is gone, and it ends with it: nobody has seen how */
+} uno_end_kind;
+typedef struct uno_end {           /* of one process; plain data that may travel as it is between hosts with one version of the library */
+    int32_t kind;                  /* uno_end_kind */
+    int32_t rank, pid;             /* its UNISONO_RANK, and its pid as it sees it itself */
+    int32_t status;                /* as wait() gives it; LOST: the parent's */
+    int32_t signal;                /* ENDED: the signal that ended the parent; 0 = it had lost its launcher */
+    int32_t oom_kill;              /* 1: memory.events of its cgroup has counted an oom_kill for it */
+    char cgroup[256];              /* which one; "" = not known */
+} uno_end;
+/* For a job of `size` processes, also those of other hosts. UNO_ERR_ARG, UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
+UNO_API uno_err uno_ends_new(int size, uno_ends **ends) UNO_MUST_CHECK;
+/* The descriptor to be inherited, close-on-exec here; it belongs to *ends. -1: ends is NULL. */
+UNO_API int uno_ends_fd(const uno_ends *ends);
+/* The caller is about to kill all its children, since `signal` ended it, or, 0, since it lost its launcher. NULL is allowed, here and below. */
+UNO_API void uno_ends_begin(uno_ends *ends, int signal);
+/* The caller has collected its child pid, which was UNISONO_RANK=rank: it stands in the table, and *end is what other hosts should be told. */
+UNO_API void uno_ends_seen(uno_ends *ends, int rank, int pid, int status, uno_end *end);
+/* What another host told. What stands there already is kept. UNO_ERR_ARG; UNO_ERR_PARSE: it makes no sense. */
+UNO_API uno_err uno_ends_put(uno_ends *ends, const uno_end *end) UNO_MUST_CHECK;
+UNO_API void uno_ends_free(uno_ends *ends); /* processes that inherited it keep it */
+
 /* What is known of jobs, from records: of a keeper, or of files that were saved (docs/verdict.md). Plain data; one thread uses it.
  * Everything that structs here point to belongs to the uno_jobs and lives until the next uno_jobs_add or uno_jobs_free. Times are
  * nanoseconds of the clock of the rank's host; 0 = not known, or not yet. Texts are never NULL unless that is said. */
@@ -131,8 +161,8 @@ typedef struct uno_job_rank {
     const char *host, *program;    /* "" = not known */
     int host_index;                /* hosts of the job, from 0; -1 = not known */
     int pid;                       /* 0 = not known */
-    const char *ended;             /* "" "exit" "signal" "host" */
-    int ended_code;                /* status or signal */
+    const char *ended;             /* "" "exit" "signal" "host" "agent" (of unisono run on its host, which is gone) */
+    int ended_code;                /* status or signal; "agent": the signal that ended that one, 0 = it ended otherwise */
     const char *run;               /* "" (no look) "runs" "sleeps" "syscall" "disk" "stopped" "traced" "frozen" "zombie" */
     const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
     uint32_t cpu_permille;         /* of one processor, during the look */

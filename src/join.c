@@ -16,6 +16,7 @@
 struct join_info {
     uint32_t version, word_bits, uid, processors;
     int32_t pid;
+    int32_t launched;          /* as watch_member has it */
     uint64_t start_ticks;
     id128 host;                /* equal = same host, if memory can really be mapped */
     uint64_t processor_set;    /* hash of the affinity mask */
@@ -85,6 +86,12 @@ static uint64_t processor_set(void)
     return h.lo ^ h.hi;
 }
 
+static int32_t launched_as(const struct config *cfg)
+{
+    int64_t rank;
+    return cfg->ends_fd[0] && text_parse_int(cfg->rank, 0, INT32_MAX, &rank) == UNO_OK ? (int32_t)rank : -1;
+}
+
 static uno_err describe(struct joining *j, struct join_info *me)
 {
     uno_comm *c = j->comm;
@@ -94,6 +101,7 @@ static uno_err describe(struct joining *j, struct join_info *me)
     me->uid = (uint32_t)getuid();
     me->processors = (uint32_t)topo_processors();
     me->pid = getpid();
+    me->launched = launched_as(&c->cfg);
     me->start_ticks = own_start_ticks();
     me->host = host_key(&c->cfg);
     me->processor_set = processor_set();
@@ -227,6 +235,7 @@ static uno_err fill_job(struct joining *j)
         m->host = job->host_of[r] = c->host_of[r];
         m->pid = i->pid;
         m->start_ticks = i->start_ticks;
+        m->launched = i->launched;
         snprintf(m->hostname, sizeof m->hostname, "%.63s", i->hostname);
         m->book = i->book;
         m->board = i->board;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c - the public names of the keeper (unisono_watch.h), which lives in src/watch.
+ * keep.c - the public names of the keeper and of the table of ends (unisono_watch.h), which live in src/watch.
  */
 #include "unisono_watch.h"
 #include "watch/watch.h"
@@ -79,4 +79,45 @@ uno_err uno_keeper_said(uno_keeper *keeper, char *text, size_t text_bytes)
 void uno_keeper_free(uno_keeper *keeper)
 {
     keeper_free(inner(keeper));
+}
+
+/* ---- ends ------------------------------------------------------------------------------------------------------------------- */
+
+uno_err uno_ends_new(int size, uno_ends **ends)
+{
+    if (!ends)
+        return err_set(UNO_ERR_ARG, "uno_ends_new: ends is NULL");
+    struct ends *e = NULL;
+    uno_err err = ends_new(size, &e);
+    *ends = (uno_ends *)e;
+    return err;
+}
+
+int uno_ends_fd(const uno_ends *ends)
+{
+    return ends ? ends_fd((const struct ends *)ends) : -1;
+}
+
+void uno_ends_begin(uno_ends *ends, int signal)
+{
+    if (ends)
+        ends_begin((struct ends *)ends, signal);
+}
+
+void uno_ends_seen(uno_ends *ends, int rank, int pid, int status, uno_end *end)
+{
+    if (end)
+        ends_seen((struct ends *)ends, rank, pid, status, end);
+}
+
+uno_err uno_ends_put(uno_ends *ends, const uno_end *end)
+{
+    if (!end)
+        return err_set(UNO_ERR_ARG, "uno_ends_put: end is NULL");
+    return ends ? ends_put((struct ends *)ends, end) : UNO_OK;
+}
+
+void uno_ends_free(uno_ends *ends)
+{
+    ends_free((struct ends *)ends);
 }

@@ -130,7 +130,8 @@ enum verdict_ended {          /* how a process ended */
     VERDICT_ENDED_UNKNOWN = 0,
     VERDICT_ENDED_EXIT,       /* ended_code: exit status */
     VERDICT_ENDED_SIGNAL,     /* ended_code: signal number */
-    VERDICT_ENDED_HOST        /* with its host, or its hub told no more */
+    VERDICT_ENDED_HOST,       /* with its host, or its hub told no more */
+    VERDICT_ENDED_AGENT       /* with the launcher's process on its host, which signal ended_code ended; 0: it ended otherwise */
 };
 enum verdict_run {            /* what its main thread, or the thread that last called us, does */
     VERDICT_RUN_UNKNOWN = 0,
@@ -255,6 +256,8 @@ uno_err verdict_facts_take(struct verdict_facts *f, struct verdict_rank *r);
  * judge's clock. Never overwrites a record's ledger; a status that tells more than the present one replaces it. */
 void verdict_facts_note(struct verdict_facts *f, int rank, enum verdict_status status, uint64_t since_judge_ns, const char *host,
                         int host_index, int pid);
+/* How it ended, of a rank that is dead and of which no record says it. cgroup: NULL unless the kernel was out of memory. */
+void verdict_facts_ended(struct verdict_facts *f, int rank, enum verdict_ended ended, int code, const char *cgroup);
 
 /* ---- the verdict (verdict.c) ----------------------------------------------------------------------------------------- */
 /* X(kind, name, is it a fault?) - names are stable, for --json and counters. */

@@ -210,3 +210,15 @@ void verdict_facts_note(struct verdict_facts *f, int rank, enum verdict_status s
     if (r->pid == 0)
         r->pid = pid;
 }
+
+void verdict_facts_ended(struct verdict_facts *f, int rank, enum verdict_ended ended, int code, const char *cgroup)
+{
+    struct verdict_rank *r = rank < 0 || rank >= f->size ? NULL : &f->ranks[rank];
+    if (!r || r->status != VERDICT_DEAD || r->ended != VERDICT_ENDED_UNKNOWN)
+        return;
+    r->ended = (uint8_t)ended;
+    r->ended_code = code;
+    r->oom_kill = cgroup != NULL;
+    if (cgroup)
+        snprintf(r->process.cgroup, sizeof r->process.cgroup, "%.95s", cgroup);
+}

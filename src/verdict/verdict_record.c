@@ -387,7 +387,7 @@ static void rank_fields(struct codec *c, struct verdict_rank *r)
     i32(c, &r->rank, 0, r->size > 0 ? r->size - 1 : 0, "its rank is outside the job");
     u64(c, &r->job);
     u8(c, &r->status, VERDICT_NEVER_JOINED, "a rank is in no state that exists");
-    u8(c, &r->ended, VERDICT_ENDED_HOST, "a process ended in no way that exists");
+    u8(c, &r->ended, VERDICT_ENDED_AGENT, "a process ended in no way that exists");
     i32(c, &r->ended_code, INT32_MIN, INT32_MAX, "an exit status");
     flag(c, &r->oom_kill);
     i32(c, &r->host_index, -1, MOST_RANKS, "a host that cannot be");

@@ -99,7 +99,7 @@ static bool same_end(const struct judge *j, const struct verdict_rank *a, const 
 /* From outside, for which a failed communicator may be no reason. */
 static bool killed(const struct verdict_rank *r)
 {
-    return r->ended == VERDICT_ENDED_SIGNAL && r->ended_code != SIGABRT && r->ended_code != SIGTERM;
+    return r->ended == VERDICT_ENDED_AGENT || (r->ended == VERDICT_ENDED_SIGNAL && r->ended_code != SIGABRT && r->ended_code != SIGTERM);
 }
 
 /* A kill that is seen a moment after a communicator failed may have come before: its own reason. */

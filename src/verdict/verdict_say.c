@@ -342,8 +342,13 @@ void say_ended(struct out *o, const struct judge *j, const struct verdict_rank *
         say(o, "exited with status %d%s", r->ended_code, r->ended_code == 0 && r->status == VERDICT_DEAD ? " before the end" : "");
     else if (r->ended == VERDICT_ENDED_HOST)
         say(o, n > 1 ? "ended with their host" : "ended with its host");
+    else if (r->ended == VERDICT_ENDED_AGENT && r->ended_code > 0)
+        say(o, "ended with the agent of unisono run on %s host, which was ended by %s", n > 1 ? "their" : "its",
+            verdict_signal_text(name, sizeof name, r->ended_code));
+    else if (r->ended == VERDICT_ENDED_AGENT)
+        say(o, "ended with the agent of unisono run on %s host", n > 1 ? "their" : "its");
     else
-        say(o, r->status == VERDICT_LEFT ? "left in order" : "ended, how is unknown here");
+        say(o, r->status == VERDICT_LEFT ? "left in order" : "ended, status unknown here");
     uint64_t since = at_judge(j, r->rank, r->status_since_ns);
     if (since) {
         say(o, ", ");

@@ -319,6 +319,9 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (w->epoll < 0)
         return err_sys("the steward cannot make its epoll descriptor");
+    w->ends = opt->cfg ? ends_open(opt->cfg->ends_fd) : NULL;
+    if (opt->board)
+        ends_note(w->ends, w->members[opt->rank].launched, opt->board->page->cgroup, opt->board->page->oom_kills);
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(int64_t)TAG_BELL};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &ev) != 0)
         return err_sys("the steward cannot wait for its eventfd");
@@ -331,6 +334,8 @@ static void unprepare(struct watch *w)
     answer_free(w);
     hosts_free(w);
     peers_free(w);
+    ends_close(w->ends);
+    w->ends = NULL;
     free(w->members);
     w->members = NULL;
     if (w->epoll >= 0)

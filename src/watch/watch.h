@@ -199,12 +199,23 @@ uno_err keeper_save(struct watch_keeper *keeper, const char *dir, char *path, si
 uno_err keeper_said(struct watch_keeper *keeper, char *text, size_t text_bytes);
 void keeper_free(struct watch_keeper *keeper);
 
+/* ---- ends: what a launcher tells of how processes ended (watch_ends.c; contract in unisono_watch.h) ----------------------- */
+struct ends;
+struct uno_end;
+uno_err ends_new(int size, struct ends **ends);
+int ends_fd(const struct ends *ends);
+void ends_begin(struct ends *ends, int signal);
+void ends_seen(struct ends *ends, int rank, int pid, int status, struct uno_end *end); /* ends NULL: only *end is filled */
+uno_err ends_put(struct ends *ends, const struct uno_end *end);
+void ends_free(struct ends *ends);
+
 /* ---- steward ---------------------------------------------------------------------------------------------- */
 struct watch_member {          /* one per rank of the job */
     int process;               /* lowest rank in its process */
     int host;                  /* host index */
     int32_t pid;               /* as seen in its own pid namespace */
     uint64_t start_ticks;      /* from /proc/<pid>/stat, against reuse of the pid; 0 = unknown */
+    int32_t launched;          /* the number that its launcher gave it, where that tells how processes end (UNISONO_ENDS_FD); -1 = none */
     char hostname[64];
     struct sock_address_book book;
     struct net_segment_ref board; /* of its process; bytes 0 = it has none */

@@ -111,6 +111,20 @@ void gather_timers(struct watch *w, uint64_t now)
 
 /* ---- all ranks ---------------------------------------------------------------------------------------------------------------- */
 
+/* Nobody of its host is left to say how: its launcher may. */
+static void note_end(const struct watch *w, const struct peer *p, struct verdict_facts *f, int rank)
+{
+    uno_end end;
+    if (!peer_told_end(w, p, &end))
+        return;
+    int sig = end.status & 0x7f;
+    if (end.kind == UNO_END_SEEN)
+        verdict_facts_ended(f, rank, sig ? VERDICT_ENDED_SIGNAL : VERDICT_ENDED_EXIT, sig ? sig : end.status >> 8 & 0xff,
+                            end.oom_kill ? end.cgroup : NULL);
+    else
+        verdict_facts_ended(f, rank, VERDICT_ENDED_AGENT, end.kind == UNO_END_LOST ? sig : end.signal, NULL);
+}
+
 /* What is known of ranks that nobody can be asked about. */
 static void note_others(struct watch *w, struct verdict_facts *f)
 {
@@ -124,10 +138,12 @@ static void note_others(struct watch *w, struct verdict_facts *f)
             f->offsets[r] = (struct verdict_offset){true, h->offset_ns, h->error_ns};
         if (m->host == w->own_host || !p)
             continue;
-        if (p->state != PEER_ALIVE)
-            verdict_facts_note(f, r, p->state == PEER_DEAD ? VERDICT_DEAD : VERDICT_LEFT, p->gone_ns, m->hostname, m->host, m->pid);
-        else
+        if (p->state == PEER_ALIVE)
             verdict_facts_note(f, r, VERDICT_SILENT, h->heard_ns, m->hostname, m->host, m->pid); /* until it reports */
+        else
+            verdict_facts_note(f, r, p->state == PEER_DEAD ? VERDICT_DEAD : VERDICT_LEFT, p->gone_ns, m->hostname, m->host, m->pid);
+        if (p->state == PEER_DEAD)
+            note_end(w, p, f, r);
     }
 }
 

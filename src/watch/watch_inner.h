@@ -10,6 +10,7 @@
 
 #include "watch/watch.h"
 #include "watch/watch_board.h"
+#include "watch/watch_ends.h"
 #include "watch/watch_frame.h"
 #include "watch/watch_post.h"
 #include "watch/watch_process.h"
@@ -26,6 +27,7 @@ struct peer {                 /* one per process of the job, in the order of the
     uint64_t ended_ns;        /* its end was seen then, how it ended is not known yet; 0 = no */
     uint64_t suspect_ns;      /* all its connections ended then without goodbye; 0 = no */
     char suspect_text[200];
+    uint64_t told_ns;         /* its launcher says that it has ended, and nobody else does; first seen then, 0 = no */
     struct net_link *link;    /* NULL until something was sent */
     bool unlinkable;          /* there is no way to it; said once */
     bool broken;              /* because the protocol was broken, which is no matter of the network */
@@ -137,6 +139,8 @@ struct watch {
     int epoll, net_fd;
     uint64_t caller_tick_ns;  /* opt.on_tick wants to be called then */
     uint32_t message_id;      /* of the last message sent */
+    struct ends *ends;        /* what the launcher tells; NULL = nothing */
+    uint32_t ends_seen;       /* ends_changes when that was last looked at */
     struct steward_page *page, *private_page; /* own; private: there is no board */
     struct host *hosts;       /* by host index; the own one is not used */
     int nhosts, own_host;
@@ -174,6 +178,8 @@ struct watch {
 #define BOARDS_AT_ONCE 4        /* processes of a host that map all boards when they begin */
 #define HOW_NS 30000000ull      /* so long the steward waits to learn how a process ended */
 #define HOW_STEP_NS 3000000ull
+#define TOLD_NS 100000000ull    /* ... before its launcher's word is passed on: it knows more */
+#define TOLD_STEP_NS 10000000ull
 #define SUSPECT_NS 600000000ull /* so long a host's hub has to say what became of a process whose connections ended */
 
 /* watch_peers.c, on the steward's thread. */
@@ -185,6 +191,7 @@ void peers_timers(struct watch *w, uint64_t now);
 uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns);
 struct peer *peer_find(struct watch *w, int process); /* NULL = there is none */
+bool peer_told_end(const struct watch *w, const struct peer *p, uno_end *end); /* what its launcher says of its end; false: nothing */
 bool peer_is_local(const struct watch *w, const struct peer *p);
 void peer_name(const struct watch *w, const struct peer *p, char *buf, size_t buf_bytes);
 /* One control frame; drops what cannot be sent, and says so once. */

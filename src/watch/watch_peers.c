@@ -5,11 +5,13 @@
  * A process sees the ends of its own host's processes by itself. The *hub* of a host (watch_hosts.c says who that is) tells the
  * processes of other hosts; when a hub is gone the next one repeats all that it might have left unsaid. Hearing of a
  * death twice does no harm. A host that dies as a whole has no hub: then the end of all connections speaks (FIN without
- * goodbye, and no word from a hub), and who sees it tells everyone. Runs on the steward's thread only.
+ * goodbye, and no word from a hub), and who sees it tells everyone; how it ended its launcher says, where that is one that
+ * does (watch_ends.h). Runs on the steward's thread only.
  */
 #include "watch/watch_inner.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,6 +24,11 @@ static const struct watch_member *member(const struct watch *w, const struct pee
 bool peer_is_local(const struct watch *w, const struct peer *p)
 {
     return member(w, p)->host == w->members[w->opt.rank].host;
+}
+
+bool peer_told_end(const struct watch *w, const struct peer *p, uno_end *end)
+{
+    return ends_find(w->ends, member(w, p)->launched, member(w, p)->pid, end);
 }
 
 struct peer *peer_find(struct watch *w, int process)
@@ -207,7 +214,7 @@ static void stop_looking(struct watch *w, struct peer *p)
         w->npolled--;
     p->polled = false;
     process_forget(&p->eye); /* closing takes it out of the epoll set */
-    p->ended_ns = p->suspect_ns = 0;
+    p->ended_ns = p->suspect_ns = p->told_ns = 0;
 }
 
 enum source { SEEN_HERE, SEEN_AS_FIN, TOLD, TOLD_PROVED };
@@ -286,29 +293,37 @@ static bool has_left(const struct watch *w, const struct peer *p)
     return w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process);
 }
 
+/* What is known of the end of a process of this host, in words behind its name. */
+static void local_how(struct watch *w, const struct peer *p, char *buf, size_t buf_bytes)
+{
+    const struct records *rec = &p->records;
+    char words[400];
+    uno_end end = {.kind = UNO_END_SEEN, .status = rec->status, .oom_kill = rec->oom_kill};
+    if (rec->oom_kill && rec->page)
+        snprintf(end.cgroup, sizeof end.cgroup, "%.255s", rec->page->cgroup);
+    if (rec->status == SIGKILL && !rec->oom_kill && ends_begun(w->ends, &end.signal))
+        end.kind = UNO_END_ENDED;
+    bool exited_inside = rec->page && (rec->status & 0x7f) == 0; /* exec and _exit run no handler that says goodbye */
+    snprintf(buf, buf_bytes, "%s%s", ends_text(&end, words, sizeof words), exited_inside ? " without leaving the job" : "");
+}
+
 /* The end was seen. How it ended is known once the parent has collected it, which takes a moment; `last` = say it now. */
 static void local_ended(struct watch *w, struct peer *p, bool last)
 {
-    char name[256], how[96], text[FRAME_TEXT_BYTES];
+    char name[256], how[400] = "", text[FRAME_TEXT_BYTES];
     records_ended(w, p);
     if (has_left(w, p)) {
-        peer_left(w, p, process_how(&p->eye, how, sizeof how) ? how : "");
+        if (p->records.status_known)
+            process_status_text(p->records.status, how, sizeof how);
+        peer_left(w, p, how);
         return;
     }
-    if (!p->records.page && !last)
-        return; /* others of this host, who have its board, know whether the kernel did it: theirs shall be the sentence */
+    if ((!p->records.page || !p->records.status_known) && !last)
+        return; /* without its board: others of this host, who have it, know whether the kernel did it, and theirs shall be the sentence */
     peer_name(w, p, name, sizeof name);
-    if (p->records.status_known && process_how(&p->eye, how, sizeof how)) { /* since records_ended has judged by it, too */
-        bool exited_inside = p->records.page && strncmp(how, "exited", 6) == 0; /* exec and _exit run no handler that says goodbye */
-        snprintf(text, sizeof text, "%s %s%s", name, how, exited_inside ? " without leaving the job" : "");
-        if (p->records.oom_kill)
-            snprintf(text, sizeof text, "%.200s %s, for the kernel was out of memory (oom_kill in memory.events of %.120s)", name, how,
-                     p->records.page->cgroup);
-    } else if (last) {
-        snprintf(text, sizeof text, "%s has ended; how is not known here, its parent knows", name);
-    } else {
-        return;
-    }
+    if (p->records.status_known)
+        local_how(w, p, how, sizeof how);
+    snprintf(text, sizeof text, "%s %s", name, p->records.status_known ? how : "has ended, status unknown here: its parent knows");
     peer_died(w, p, SEEN_HERE, text);
 }
 
@@ -397,9 +412,67 @@ uint64_t peers_next_ns(const struct watch *w)
         if (p->ended_ns)
             next = MIN(next, clock_ns() + HOW_STEP_NS);
         if (p->suspect_ns)
-            next = MIN(next, p->suspect_ns + SUSPECT_NS);
+            next = MIN(next, MIN(p->suspect_ns + SUSPECT_NS, w->ends ? clock_ns() + TOLD_STEP_NS : UINT64_MAX));
+        if (p->told_ns)
+            next = MIN(next, MAX(p->told_ns + SUSPECT_NS, clock_ns() + TOLD_NS));
     }
     return next;
+}
+
+/* All connections of a process of another host were closed. Its hub, if one lives there, has the first word. */
+static void suspect_timer(struct watch *w, struct peer *p, uint64_t now)
+{
+    char name[256], how[400], text[FRAME_TEXT_BYTES];
+    uno_end end;
+    bool told = now >= p->suspect_ns + TOLD_NS && peer_told_end(w, p, &end);
+    if (!told && now < p->suspect_ns + SUSPECT_NS)
+        return;
+    peer_name(w, p, name, sizeof name);
+    if (told)
+        snprintf(text, sizeof text, "%s %s%s", name, ends_text(&end, how, sizeof how),
+                 end.kind == UNO_END_SEEN && (end.status & 0x7f) == 0 ? " without leaving the job" : "");
+    else
+        snprintf(text, sizeof text, "%s has ended without leaving the job, status unknown here: all its connections were closed (%.160s)", name,
+                 p->suspect_text);
+    if (told && end.kind != UNO_END_LOST)
+        peer_proved(w, p);
+    peer_died(w, p, SEEN_AS_FIN, text);
+}
+
+/* A goodbye would have come over a way that works. Where the last way was reset it may be lost, and who failed afterwards needs none. */
+static bool said_nothing(struct peer *p, const uno_end *end)
+{
+    struct net_link_facts f;
+    if (p->unlinkable)
+        return end->status != 0;
+    return p->link && net_link_facts(p->link, &f) && f.paths > 0 && f.state == NET_WAY_OK;
+}
+
+/* Its launcher has collected it, and yet its connections stay: children that it had forked hold them. */
+static void told_timer(struct watch *w, struct peer *p, uint64_t now)
+{
+    char name[256], how[400], text[FRAME_TEXT_BYTES];
+    uno_end end;
+    if (p->suspect_ns || now < p->told_ns + SUSPECT_NS || !peer_told_end(w, p, &end) || !said_nothing(p, &end))
+        return;
+    peer_name(w, p, name, sizeof name);
+    snprintf(text, sizeof text, "%s %s", name, ends_text(&end, how, sizeof how));
+    peer_proved(w, p);
+    peer_died(w, p, SEEN_AS_FIN, text);
+}
+
+static void look_at_ends(struct watch *w, uint64_t now)
+{
+    uint32_t changes = ends_changes(w->ends);
+    uno_end end;
+    if (changes == w->ends_seen)
+        return;
+    w->ends_seen = changes;
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (p->state == PEER_ALIVE && !p->told_ns && !peer_is_local(w, p) && peer_told_end(w, p, &end) && end.kind != UNO_END_LOST)
+            p->told_ns = now;
+    }
 }
 
 void peers_timers(struct watch *w, uint64_t now)
@@ -409,19 +482,17 @@ void peers_timers(struct watch *w, uint64_t now)
         w->poll_ns = now + POLL_NS;
     if (w->prove_ns <= now)
         prove_some(w, now);
+    look_at_ends(w, now);
     for (int i = 0; i < w->npeers; i++) {
         struct peer *p = &w->peers[i];
         if (poll && p->polled && p->ended_ns == 0 && process_ended(&p->eye))
             local_gone(w, p);
         if (p->ended_ns)
             local_ended(w, p, now >= p->ended_ns + HOW_NS);
-        if (p->suspect_ns && now >= p->suspect_ns + SUSPECT_NS) {
-            char name[256], text[FRAME_TEXT_BYTES];
-            peer_name(w, p, name, sizeof name);
-            snprintf(text, sizeof text, "%s has ended without leaving the job: all its connections were closed (%.160s)", name,
-                     p->suspect_text);
-            peer_died(w, p, SEEN_AS_FIN, text);
-        }
+        if (p->suspect_ns)
+            suspect_timer(w, p, now);
+        if (p->told_ns)
+            told_timer(w, p, now);
     }
 }
 

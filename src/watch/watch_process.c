@@ -133,7 +133,7 @@ bool process_ended(const struct process_eye *eye)
     return look == LOOK_GONE || (look == LOOK_OK && (!is_same(eye, &st) || st.state == 'Z' || st.state == 'X'));
 }
 
-static void describe(int status, char *buf, size_t buf_bytes)
+void process_status_text(int status, char *buf, size_t buf_bytes)
 {
     if (WIFSIGNALED(status)) {
         const char *name = sigabbrev_np(WTERMSIG(status));
@@ -163,15 +163,6 @@ bool process_status(const struct process_eye *eye, int *status)
         return true;
     }
     return false;
-}
-
-bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes)
-{
-    int status;
-    if (!process_status(eye, &status))
-        return false;
-    describe(status, buf, buf_bytes);
-    return true;
 }
 
 void process_forget(struct process_eye *eye)

@@ -25,10 +25,10 @@ bool process_open(struct process_eye *eye);
 bool process_prove(struct process_eye *eye); /* false: it is another one, and eye is forgotten */
 /* For polling: has it ended? */
 bool process_ended(const struct process_eye *eye);
-/* How it ended, as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". false: not known (yet). */
-bool process_how(const struct process_eye *eye, char *buf, size_t buf_bytes);
-/* The same as wait() gives it. */
+/* How it ended, as wait() gives it. false: not known (yet). */
 bool process_status(const struct process_eye *eye, int *status);
+/* The same as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". */
+void process_status_text(int status, char *buf, size_t buf_bytes);
 void process_forget(struct process_eye *eye); /* closes */
 
 #endif

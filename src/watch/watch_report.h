@@ -86,6 +86,8 @@ uint64_t report_ready_ns(const struct watch *w);     /* when the look that was b
  * this host; UNO_ERR_MEMORY. */
 uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_rank *out);
 
+void report_end(const struct peer *p, struct verdict_rank *out); /* of one that has ended: the fields that say so */
+
 /* A communicator whose region is mapped; page may be NULL. UNO_ERR_MEMORY. */
 uno_err report_comm(const struct record_comm *c, const struct board_page *page, uint32_t events, struct verdict_comm *out);
 

@@ -392,6 +392,20 @@ class Signals(unittest.TestCase):
         mark.gone()
 
 
+    def test_agent_ended(self):
+        """It ends its ranks with itself, and nobody is sent to look for memory that ran out."""
+        for sig in signal.SIGTERM, signal.SIGHUP:
+            mark = Mark()
+            p = start("-n", "2", "--", "sh", "-c", "setsid sleep %s & sleep %s" % (mark.word, mark.word))
+            mark.there(4)
+            os.kill(agents(p.pid)[0], sig)
+            _, err = p.communicate(timeout=LIMIT)
+            self.assertEqual(p.returncode, 2)
+            self.assertRegex(err, r"\Aunisono run: the agent of host \S+ was ended by signal %d \(%s\) and ended its ranks; no other rank was running\n(unisono run: ended .*\n)?\Z"
+                             % (sig, sig.name))
+            mark.gone()
+
+
 def comm(pid):
     try:
         with open("/proc/%d/comm" % pid) as f:

@@ -3,11 +3,15 @@
  * why_rank.c - one rank of the jobs that why_test.py looks at. why_rank MODE: "loop" all-reduces for ever; "absent": rank 1 does not make the
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
- * before each all-reduce. Each rank says when it is there: "RANK PID".
+ * before each all-reduce; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
+ * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
+ * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <unisono.h>
@@ -31,15 +35,60 @@ static uno_err pass_on(uno_comm *comm, const float *in, float *out)
     return err == UNO_OK ? end : err;
 }
 
+static volatile sig_atomic_t leaves;
+
+static void on_signal(int sig)
+{
+    leaves = sig == SIGHUP;
+    if (!leaves)
+        _exit(sig == SIGUSR1 ? 0 : 3);
+}
+
+/* No handler of fork runs in them. */
+static void make_children(void)
+{
+    for (int i = 0; i < 2; i++)
+        if (syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) == 0)
+            for (;;)
+                pause();
+}
+
+static void enter_cgroup(void)
+{
+    const char *procs = getenv("WHY_RANK_CGROUP"), *rank = getenv("UNISONO_RANK");
+    FILE *f = procs && rank && strcmp(rank, "1") == 0 ? fopen(procs, "w") : NULL;
+    if (f && (fprintf(f, "%d\n", (int)getpid()) < 0 || fclose(f) != 0))
+        exit(failed("it cannot enter the cgroup", NULL));
+}
+
+static void grow(void)
+{
+    for (size_t n = (size_t)4 << 20;;) {
+        char *p = malloc(n);
+        if (p)
+            memset(p, 1, n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "loop";
     uno_comm *comm;
     static float in[1000], out[1000];
+    enter_cgroup();
     if (uno_comm_init_env(&comm, NULL) != UNO_OK)
         return failed("init", NULL);
     int rank = uno_comm_rank(comm);
+    static const int ends[] = {SIGUSR1, SIGUSR2, SIGHUP};
+    for (size_t i = 0; strcmp(mode, "ends") == 0 && i < sizeof ends / sizeof *ends; i++)
+        signal(ends[i], on_signal);
     for (long i = 0;; i++) {
+        if (leaves)
+            exit(0);
+        if (i == 2 && strcmp(mode, "children") == 0)
+            make_children();
+        if (i == 5 && rank == 1 && strcmp(mode, "grow") == 0)
+            grow();
         if (i == 2) {
             printf("%d %d\n", rank, (int)getpid());
             fflush(stdout);

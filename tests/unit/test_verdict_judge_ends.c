@@ -15,7 +15,9 @@ static void test_dead(void **state)
         {VERDICT_ENDED_SIGNAL, 6, false, "signal 6 (SIGABRT)"},
         {VERDICT_ENDED_EXIT, 0, false, "exited with status 0 before the end"},
         {VERDICT_ENDED_EXIT, 1, false, "exited with status 1, 2.0 s ago"},
-        {VERDICT_ENDED_UNKNOWN, 0, false, "ended, how is unknown here, 2.0 s ago"},
+        {VERDICT_ENDED_AGENT, 15, false, "ended with the agent of unisono run on its host, which was ended by signal 15 (SIGTERM), 2.0 s ago"},
+        {VERDICT_ENDED_AGENT, 0, false, "ended with the agent of unisono run on its host, 2.0 s ago"},
+        {VERDICT_ENDED_UNKNOWN, 0, false, "ended, status unknown here, 2.0 s ago"},
     };
     EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         int rank = *c;
