@@ -36,8 +36,8 @@ void rule_same_address(struct judge *j)
                     consequence(j, f, "%s cannot connect to %s:%lld (%s)", who_says(j->m, c), c->value, (long long)c->a, c->name);
                     break;
                 }
-            remedy(j, f, "give the containers the host's network (docker run --network host; Kubernetes hostNetwork: true), or an overlay that both hosts reach");
-            remedy(j, f, "if there is a second interface that both reach, name it: NCCL_SOCKET_IFNAME==NAME, GLOO_SOCKET_IFNAME=NAME");
+            remedy(j, f, "give the containers the host's network (`docker run --network host`; Kubernetes hostNetwork: true), or an overlay that both hosts reach");
+            remedy(j, f, "if there is a second interface that both reach, name it: `export NCCL_SOCKET_IFNAME==NAME GLOO_SOCKET_IFNAME=NAME`");
             return;
         }
 }
@@ -75,7 +75,7 @@ void rule_loopback_published(struct judge *j)
     evidence(f, name);
     evidence(f, failed);
     remedy(j, f, "put the real address before the name in /etc/hosts%s (Debian writes 127.0.1.1 there)", name ? model_say(j->m, " of %s", name->name) : "");
-    remedy(j, f, "or name the interface exactly: GLOO_SOCKET_IFNAME=NAME, NCCL_SOCKET_IFNAME==NAME");
+    remedy(j, f, "or name the interface exactly: `export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME==NAME`");
 }
 
 /* ---- a slow interface, chosen by name ------------------------------------------------------------------------------------------------------ */
@@ -119,7 +119,7 @@ static void tell_slow(struct judge *j, const struct fact *chosen, const char *na
     EACH_FACT(j->m, F_SPEED, s)
         if (same_text(s->name, name))
             evidence(f, s);
-    remedy(j, f, "export GLOO_SOCKET_IFNAME=%s NCCL_SOCKET_IFNAME==%s", best->name, best->name);
+    remedy(j, f, "`export GLOO_SOCKET_IFNAME=%s NCCL_SOCKET_IFNAME==%s`", best->name, best->name);
 }
 
 void rule_slow_interface(struct judge *j)
@@ -215,8 +215,8 @@ void rule_not_reached(struct judge *j)
     evidence(f, bridge);
     if (is_store_port(j->m, c))
         remedy(j, f, "it is the store's port: is rank 0 running on %s, and does MASTER_ADDR name an address of it?", c->value);
-    remedy(j, f, "let the hosts of the job reach each other on all ports (firewall-cmd --zone=trusted --add-source=SUBNET, or a security group), or narrow the range: net.ipv4.ip_local_port_range, and open that");
-    remedy(j, f, "try the very port: on %s: nc -l %lld; here: nc -zv %s %lld", c->value, (long long)c->a, c->value, (long long)c->a);
+    remedy(j, f, "let the hosts of the job reach each other on all ports (`firewall-cmd --zone=trusted --add-source=SUBNET`, or a security group), or narrow the range: net.ipv4.ip_local_port_range, and open that");
+    remedy(j, f, "try the very port: on %s: `nc -l %lld`; here: `nc -zv %s %lld`", c->value, (long long)c->a, c->value, (long long)c->a);
 }
 
 /* ---- names that match nothing ------------------------------------------------------------------------------------------------------------------ */
@@ -230,7 +230,7 @@ void rule_no_interface(struct judge *j)
             explain(j, f, "Names are prefixes; = in front asks for exact names, ^ excludes. Interfaces may be named differently on each host.");
             evidence(f, c);
             evidence(f, set);
-            remedy(j, f, "list them there: ip -br addr; set a name that every host has, or exclude: NCCL_SOCKET_IFNAME=^lo,docker0");
+            remedy(j, f, "list them there: `ip -br addr`; set a name that every host has, or exclude: `NCCL_SOCKET_IFNAME=^lo,docker0`");
             return;
         }
     EACH_FACT(j->m, F_GLOO_ADDRESS, g)

@@ -94,10 +94,10 @@ void rule_gpu_call_failed(struct judge *j)
         who_waits_in_init(j, f, rank_of(j->m, g->host, g->pid, g->dev));
         tell_victims(j, f);
         if (memory) {
-            remedy(j, f, "leave the GPU some memory: a smaller batch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, vLLM --gpu-memory-utilization lower; look for other processes: nvidia-smi");
+            remedy(j, f, "leave the GPU some memory: a smaller batch, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, vLLM --gpu-memory-utilization lower; look for other processes: nvidia-smi");
             remedy(j, f, "a smaller NCCL_BUFFSIZE or NCCL_MAX_NCHANNELS takes less a communicator");
         } else {
-            remedy(j, f, "run that program alone on that GPU (CUDA_LAUNCH_BLOCKING=1), and look at dmesg for Xid messages");
+            remedy(j, f, "run that program alone on that GPU (`CUDA_LAUNCH_BLOCKING=1`), and look at dmesg for Xid messages");
         }
         return;
     }
@@ -111,7 +111,7 @@ void rule_exception_memory(struct judge *j)
             explain(j, f, "It raised %s; the others wait for a rank that is no longer there.", e->name);
             evidence(f, e);
             tell_victims(j, f);
-            remedy(j, f, "a smaller batch or sequence, activation checkpointing, or sharding; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments");
+            remedy(j, f, "a smaller batch or sequence, activation checkpointing, or sharding; `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` against fragments");
             return;
         }
 }
@@ -159,7 +159,7 @@ void rule_rank_exited(struct judge *j)
         }
     evidence(f, best);
     tell_victims(j, f);
-    remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: dmesg -T | grep -i -E 'killed process|oom'; sacct -j JOB --format=JobID,State,ExitCode,MaxRSS" : "read that rank's own log from its end; the other logs only follow");
+    remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: `dmesg -T | grep -i -E 'killed process|oom'`; `sacct -j JOB --format=JobID,State,ExitCode,MaxRSS`" : "read that rank's own log from its end; the other logs only follow");
 }
 
 /* ---- Gloo: who ended normally with something still to send --------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ void rule_call_failed(struct judge *j)
             explain(j, f, "The first warning above lines of the form 'file:line -> %lld' is the cause, these lines are only its way up.", (long long)u->a);
             evidence(f, w);
             evidence(f, u);
-            remedy(j, f, "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV and read what that process prints before this line");
+            remedy(j, f, "run it again with `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV` and read what that process prints before this line");
             return;
         }
 }
@@ -256,7 +256,7 @@ void rule_connection_lost(struct judge *j)
     struct finding *f = find(j, SYMPTOM, store ? 0.4 : 0.5, "The process at %s is gone%s: %s read '%s' from it", first->value, store ? " (it kept the store, so it is rank 0 or the launcher)" : "", who_says(j->m, first), first->name);
     explain(j, f, "This line is written by a survivor. The cause is in the log of the process at %s, which says it earlier, or in its host's kernel log.", first->value);
     evidence(f, first);
-    remedy(j, f, "read the log of the rank at %s, and there: dmesg -T | tail -50", first->value);
+    remedy(j, f, "read the log of the rank at %s, and there: `dmesg -T | tail -50`", first->value);
 }
 
 /* ---- the host thread, the GPU's own messages -------------------------------------------------------------------------------------------- */
@@ -273,7 +273,7 @@ void rule_host_blocked(struct judge *j)
     explain(j, f, "That is no slow collective: a thread holds Python's GIL, or a CUDA call or the driver does not return.");
     EACH_FACT(j->m, F_HEARTBEAT, e)
         evidence(f, e);
-    remedy(j, f, "py-spy dump --native --pid PID on that rank's host; TORCH_INCLUDE_STACK_TRACE=0 if the dump itself needs the GIL; look for D-state processes and dmesg");
+    remedy(j, f, "`py-spy dump --native --pid PID` on that rank's host; `TORCH_INCLUDE_STACK_TRACE=0` if the dump itself needs the GIL; look for D-state processes and dmesg");
 }
 
 static const char *xid_says(int64_t xid)
@@ -301,5 +301,5 @@ void rule_gpu_error_logged(struct judge *j)
     EACH_FACT(j->m, F_XID, x)
         evidence(f, x);
     tell_victims(j, f);
-    remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host, reset or reboot it, run dcgmi diag -r 3; replace it if it happens again" : "run the job on another GPU; if the Xid follows the program, debug the program (compute-sanitizer), if it stays with the GPU, replace that");
+    remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host, reset or reboot it, run `dcgmi diag -r 3`; replace it if it happens again" : "run the job on another GPU; if the Xid follows the program, debug the program (compute-sanitizer), if it stays with the GPU, replace that");
 }

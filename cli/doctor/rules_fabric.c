@@ -89,7 +89,7 @@ void rule_wrong_gid(struct judge *j)
     evidence(f, better);
     evidence(f, set);
     evidence(f, c ? c : qp);
-    remedy(j, f, better ? "unset NCCL_IB_GID_INDEX, or set it to %d on every host where show_gids says the same" : "unset NCCL_IB_GID_INDEX, or set it to an index that show_gids lists as v2 with an IPv4 address (often %d)", better ? (int)better->a : 3);
+    remedy(j, f, better ? "`unset NCCL_IB_GID_INDEX`, or set it to %d on every host where show_gids says the same" : "`unset NCCL_IB_GID_INDEX`, or set it to an index that show_gids lists as v2 with an IPv4 address (often %d)", better ? (int)better->a : 3);
 }
 
 void rule_completion_failed(struct judge *j)
@@ -112,8 +112,8 @@ void rule_completion_failed(struct judge *j)
         explain(j, f, "A port went down, says the same input.");
     if (flushed)
         consequence(j, f, "%lu completion%s with status 5 (flushed): what was queued behind it", flushed, flushed == 1 ? "" : "s");
-    remedy(j, f, "is the process at %s alive, and what did it print before? Then try the pair: ib_write_bw -d DEVICE -x GID_INDEX on both ends, and ibstat, ethtool -S on the ports", c->value);
-    remedy(j, f, "for congestion on a lossy RoCE network: PFC/ECN, NCCL_IB_TC, NCCL_IB_TIMEOUT=22");
+    remedy(j, f, "is the process at %s alive, and what did it print before? Then try the pair: `ib_write_bw -d DEVICE -x GID_INDEX` on both ends, and ibstat, ethtool -S on the ports", c->value);
+    remedy(j, f, "for congestion on a lossy RoCE network: PFC/ECN, NCCL_IB_TC, `NCCL_IB_TIMEOUT=22`");
 }
 
 /* ---- queue pairs that cannot be connected ------------------------------------------------------------------------------------------------ */
@@ -143,8 +143,8 @@ void rule_queue_pair(struct judge *j)
     explain(j, f, "ibv_modify_qp failed (%s).", q->more);
     evidence(f, q);
     evidence(f, route);
-    remedy(j, f, "ip route get %s oif INTERFACE on that host; add the route (ip route add SUBNET via GATEWAY dev INTERFACE), or put the cards into one subnet", to);
-    remedy(j, f, "on a rail-only network: NCCL_CROSS_NIC=0, and the same card order on all hosts");
+    remedy(j, f, "`ip route get %s oif INTERFACE` on that host; add the route (`ip route add SUBNET via GATEWAY dev INTERFACE`), or put the cards into one subnet", to);
+    remedy(j, f, "on a rail-only network: `NCCL_CROSS_NIC=0`, and the same card order on all hosts");
 }
 
 /* ---- a port that went down, and errors that other layers tell ------------------------------------------------------------------------------ */
@@ -157,7 +157,7 @@ void rule_port_down(struct judge *j)
     struct finding *f = find(j, LIKELY - 5, 0.7, "A network port%s%s went down%s%s", *e->name ? ", " : "", e->name, *e->host ? " on " : "", e->host);
     explain(j, f, "It says: %s. Work that is under way over it fails or waits, on other hosts, too.", e->value);
     evidence(f, e);
-    remedy(j, f, "cable, transceiver, switch port: ibstat, mlxlink -d DEVICE -c, dmesg | grep mlx5; NCCL_IB_TIMEOUT=22 outlives short flaps");
+    remedy(j, f, "cable, transceiver, switch port: ibstat, `mlxlink -d DEVICE -c`, `dmesg | grep mlx5`; `NCCL_IB_TIMEOUT=22` outlives short flaps");
 }
 
 void rule_ucx(struct judge *j)
@@ -169,7 +169,7 @@ void rule_ucx(struct judge *j)
     struct finding *f = find(j, none ? LIKELY : SYMPTOM, none ? 0.75 : 0.5, none ? "UCX finds no transport between two processes: %s" : "UCX reports: %s", u->name);
     explain(j, f, "Its transports (UCX_TLS, UCX_NET_DEVICES) must be there on both sides, and reach each other.");
     evidence(f, u);
-    remedy(j, f, "ucx_info -d on both hosts; UCX_NET_DEVICES=all UCX_TLS=all to see whether it then runs; name the devices that both have");
+    remedy(j, f, "`ucx_info -d` on both hosts; `UCX_NET_DEVICES=all UCX_TLS=all` to see whether it then runs; name the devices that both have");
 }
 
 /* ---- cards that only some have ------------------------------------------------------------------------------------------------------------ */
@@ -231,9 +231,9 @@ void rule_devices_differ(struct judge *j)
     EACH_FACT(j->m, F_NIC, card)
         if (names_has(&missing, card->name) || same_text(card->host, who))
             evidence(f, card);
-    remedy(j, f, "give %s the device (docker --device=/dev/infiniband, a Kubernetes resource for all cards), or let all use what all have: NCCL_IB_HCA==%s", who, of_less.n ? of_less.v[0] : "NAME,NAME");
+    remedy(j, f, "give %s the device (`docker --device=/dev/infiniband`, a Kubernetes resource for all cards), or let all use what all have: `NCCL_IB_HCA==%s`", who, of_less.n ? of_less.v[0] : "NAME,NAME");
     if (counts && counts->c)
-        remedy(j, f, "unset NCCL_IGNORE_NET_MISMATCH");
+        remedy(j, f, "`unset NCCL_IGNORE_NET_MISMATCH`");
 }
 
 /* ---- GPUDirect RDMA ---------------------------------------------------------------------------------------------------------------------- */
@@ -293,10 +293,10 @@ static void tell_remedies(struct judge *j, struct finding *f, const char *host)
     EACH_FACT(j->m, F_VERSION, v)
         amd = amd || same_text(v->name, "RCCL");
     if (amd)
-        remedy(j, f, "on %s: is ib_peer_mem or DMA-BUF support there? grep -E 'PCI_P2PDMA|DMABUF_MOVE_NOTIFY' /boot/config-$(uname -r); ls /sys/kernel/mm/memory_peers", host);
+        remedy(j, f, "on %s: is ib_peer_mem or DMA-BUF support there? `grep -E 'PCI_P2PDMA|DMABUF_MOVE_NOTIFY' /boot/config-$(uname -r)`; `ls /sys/kernel/mm/memory_peers`", host);
     else
-        remedy(j, f, "on %s: sudo modprobe nvidia-peermem && lsmod | grep peermem (or an open kernel driver, CUDA 11.7 and Linux 5.12 for DMA-BUF); then look for /GDRDMA in the channel lines", host);
-    remedy(j, f, "loaded and still off? ls /sys/kernel/mm/memory_peers: the module must be built against the OFED that runs; and NCCL_NET_GDR_LEVEL allows the distance between GPU and card");
+        remedy(j, f, "on %s: `sudo modprobe nvidia-peermem && lsmod | grep peermem` (or an open kernel driver, CUDA 11.7 and Linux 5.12 for DMA-BUF); then look for /GDRDMA in the channel lines", host);
+    remedy(j, f, "loaded and still off? `ls /sys/kernel/mm/memory_peers`: the module must be built against the OFED that runs; and NCCL_NET_GDR_LEVEL allows the distance between GPU and card");
 }
 
 void rule_gpudirect_one_sided(struct judge *j)
@@ -374,7 +374,7 @@ void rule_network_socket(struct judge *j)
             evidence(f, socket);
             evidence(f, nic);
             evidence(f, disabled);
-            remedy(j, f, "ibv_devinfo inside the container; unset NCCL_IB_DISABLE; NCCL_NET=IB makes it fail instead of falling back");
+            remedy(j, f, "`ibv_devinfo` inside the container; `unset NCCL_IB_DISABLE`; `NCCL_NET=IB` makes it fail instead of falling back");
             return;
         }
 }

@@ -73,7 +73,7 @@ static bool mismatch_in(struct judge *j, const struct scene *s, const struct gro
     evidence(f, b->fact);
     remedy(j, f, same_op ? "compare what the two sides pass at that call: a last batch that is shorter, padding that differs, a parameter that only some ranks have"
                          : "compare the order of calls on both sides: a branch that depends on the rank, or an extra call on some of them");
-    remedy(j, f, "run with TORCH_DISTRIBUTED_DEBUG=DETAIL, which compares every call before it is made");
+    remedy(j, f, "run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, which compares every call before it is made");
     return true;
 }
 
@@ -202,7 +202,7 @@ void rule_device_stalled(struct judge *j)
     EACH_FACT(j->m, F_XID, xid)
         evidence(f, xid);
     consequence(j, f, "every other wait in these records ends at %s", ranks_say(j->m, &x->ranks));
-    remedy(j, f, "on the host%s of %s: dmesg | grep -iE 'xid|nvrm|amdgpu'; nvidia-smi -q -d ECC,PAGE_RETIREMENT,CLOCK (AMD: rocm-smi --showras)", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks));
+    remedy(j, f, "on the host%s of %s: `dmesg | grep -iE 'xid|nvrm|amdgpu'`; `nvidia-smi -q -d ECC,PAGE_RETIREMENT,CLOCK` (AMD: `rocm-smi --showras`)", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks));
     remedy(j, f, "take %s out of the job and run it again; if it passes, replace the GPU", x->ranks.n == 1 ? "that GPU" : "those GPUs");
 }
 
@@ -303,7 +303,7 @@ void rule_rank_absent(struct judge *j)
     if (idle.n)
         explain(j, f, "The dumps of %s have nothing unfinished in them: the thread there issues nothing more (a lock such as Python's GIL, I/O, a sleep).", ranks_say(j->m, &idle));
     tell_busy(j, f, &missing);
-    remedy(j, f, "look at what %s doing: py-spy dump --pid PID (or gdb -p PID) on %s host", missing.n == 1 ? "it is" : "they are", missing.n == 1 ? "its" : "their");
+    remedy(j, f, "look at what %s doing: `py-spy dump --pid PID` (or `gdb -p PID`) on %s host", missing.n == 1 ? "it is" : "they are", missing.n == 1 ? "its" : "their");
     remedy(j, f, "if ranks may have different numbers of batches: drop the last ones, or use torch.distributed.algorithms.join.Join");
 }
 
@@ -334,7 +334,7 @@ void rule_dump_missing(struct judge *j)
     EACH_FACT(j->m, F_GROUP, g)
         if (same_text(g->name, at->group->name))
             evidence(f, g);
-    remedy(j, f, "read the last lines of %s, and its host's dmesg; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks", ranks_say(j->m, &missing));
+    remedy(j, f, "read the last lines of %s, and its host's dmesg; set `TORCH_NCCL_DUMP_ON_TIMEOUT=1` on all ranks", ranks_say(j->m, &missing));
 }
 
 /* ---- others who say who is missing -------------------------------------------------------------------------------------------------- */
@@ -353,7 +353,7 @@ void rule_barrier_missed(struct judge *j)
     explain(j, f, b ? "All others were there%s." : "All others had submitted it%s.", b && b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
     evidence(f, w);
     tell_busy(j, f, &missing);
-    remedy(j, f, "look at what %s doing: py-spy dump --pid PID; a branch that only some ranks take, or uneven input", missing.n == 1 ? "it is" : "they are");
+    remedy(j, f, "look at what %s doing: `py-spy dump --pid PID`; a branch that only some ranks take, or uneven input", missing.n == 1 ? "it is" : "they are");
 }
 
 /* Gloo says how long it waited, and not for whom. */
@@ -389,7 +389,7 @@ void rule_ras_missing(struct judge *j)
     struct finding *f = find(j, LIKELY, dead ? 0.85 : 0.7, "%s %s to RAS: %s", who, missing.n == 1 || one->b == 1 ? "does not answer" : "do not answer", dead ? "considered dead" : "ended, or cut off");
     explain(j, f, "RAS asks the processes themselves; who does not answer has ended, stands still as a whole, or cannot be reached.");
     evidence(f, one);
-    remedy(j, f, "look at those processes and their hosts; ncclras -v lists them with host and process number");
+    remedy(j, f, "look at those processes and their hosts; `ncclras -v` lists them with host and process number");
 }
 
 /* Communicators that were begun by some, where something says that the job stands. */
@@ -442,7 +442,7 @@ void rule_rank_behind(struct judge *j)
     explain(j, f, "RAS counts launches: who is behind has not made the call.");
     evidence(f, low);
     evidence(f, high);
-    remedy(j, f, "ask for all of them: ncclras -v, or ncclras -f json, and look at those at operation %lld: py-spy dump, gdb, their logs", (long long)low->a);
+    remedy(j, f, "ask for all of them: `ncclras -v`, or `ncclras -f json`, and look at those at operation %lld: py-spy dump, gdb, their logs", (long long)low->a);
 }
 
 /* ---- collective traces: the newest operation of each process ---------------------------------------------------------------------- */
@@ -502,7 +502,7 @@ void rule_trace_mismatch(struct judge *j)
     explain(j, f, "The newest line of each rank's trace is compared; all must make the same calls with the same counts.");
     evidence(f, t.odd);
     evidence(f, t.high);
-    remedy(j, f, "compare the calls of both sides before that one; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first that differs");
+    remedy(j, f, "compare the calls of both sides before that one; `TORCH_DISTRIBUTED_DEBUG=DETAIL` names the first that differs");
 }
 
 /* A trace may be cut anywhere, so who is behind in it is told only where something says that the job stands. */
@@ -516,7 +516,7 @@ void rule_trace_behind(struct judge *j)
     explain(j, f, "By their collective traces; those with the lower number did not make the next call, the others wait for them.");
     evidence(f, t.low);
     evidence(f, t.high);
-    remedy(j, f, "py-spy dump --pid PID on the hosts of %s", ranks_say(j->m, &t.behind));
+    remedy(j, f, "`py-spy dump --pid PID` on the hosts of %s", ranks_say(j->m, &t.behind));
 }
 
 /* ---- all are there and nothing moves ---------------------------------------------------------------------------------------------------- */
@@ -555,7 +555,7 @@ void rule_stalled_in_flight(struct judge *j)
         for (int i = g->from; i < g->to; i++)
             if (s->waits[i].number == number)
                 evidence(f, s->waits[i].fact);
-        remedy(j, f, "on every host: dmesg | grep -iE 'xid|mlx5|link|aer', and the error counters of ports (perfquery, ethtool -S), before and after");
+        remedy(j, f, "on every host: `dmesg | grep -iE 'xid|mlx5|link|aer'`, and the error counters of ports (perfquery, ethtool -S), before and after");
         remedy(j, f, "run all_reduce_perf on halves of the hosts until it fails on two: that pair has the path");
         return;
     }

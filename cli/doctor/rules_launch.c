@@ -71,8 +71,8 @@ void rule_launchers_multiply(struct judge *j)
         evidence(f, tasks);
         evidence(f, nproc);
         evidence(f, rank);
-        remedy(j, f, "#SBATCH --ntasks-per-node=1, and: srun bash -c 'torchrun --nproc_per_node %ld --nnodes $SLURM_JOB_NUM_NODES --node_rank $SLURM_NODEID --master_addr '\"$MASTER_ADDR\"' ...'", workers);
-        remedy(j, f, "or without node_rank: --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:$MASTER_PORT");
+        remedy(j, f, "`#SBATCH --ntasks-per-node=1`, and: `srun bash -c 'torchrun --nproc_per_node %ld --nnodes $SLURM_JOB_NUM_NODES --node_rank $SLURM_NODEID --master_addr '\"$MASTER_ADDR\"' ...'`", workers);
+        remedy(j, f, "or without node_rank: `--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:$MASTER_PORT`");
         return;
     }
 }
@@ -98,7 +98,7 @@ void rule_servers_multiply(struct judge *j)
         evidence(f, l);
         evidence(f, width);
         remedy(j, f, "start one server with --%s %ld; bind its workers, if at all, with the server's own options", width->name, each);
-        remedy(j, f, "or %lld servers of one GPU each: CUDA_VISIBLE_DEVICES=$%s ... --%s 1 --port $((8000+%s))", (long long)loop->b, loop->name, width->name, loop->name);
+        remedy(j, f, "or %lld servers of one GPU each: `CUDA_VISIBLE_DEVICES=$%s ... --%s 1 --port $((8000+%s))`", (long long)loop->b, loop->name, width->name, loop->name);
         return;
     }
 }
@@ -136,10 +136,10 @@ void rule_store_count(struct judge *j)
         break;
     }
     if (too_many) {
-        remedy(j, f, "start one task a node if the program spawns (srun --ntasks-per-node=1), or one task a GPU and do not spawn");
+        remedy(j, f, "start one task a node if the program spawns (`srun --ntasks-per-node=1`), or one task a GPU and do not spawn");
     } else {
-        remedy(j, f, "count the tasks of each host (srun hostname | sort | uniq -c), and read the first lines of those that are missing");
-        remedy(j, f, "from a missing host: nc -zv $MASTER_ADDR $MASTER_PORT");
+        remedy(j, f, "count the tasks of each host (`srun hostname | sort | uniq -c`), and read the first lines of those that are missing");
+        remedy(j, f, "from a missing host: `nc -zv $MASTER_ADDR $MASTER_PORT`");
     }
 }
 
@@ -151,8 +151,8 @@ void rule_port_taken(struct judge *j)
     struct finding *f = find(j, LIKELY - 5, 0.7, "Port %lld is taken%s%s: another job or a process left behind holds it, or two launchers of this job run on one host", (long long)p->a, *p->host ? " on " : "", p->host);
     explain(j, f, "The store of rank 0 cannot listen, so nobody can join.");
     evidence(f, p);
-    remedy(j, f, "ss -ltnp 'sport = :%lld' says who holds it; end that, or choose another MASTER_PORT (0 with --rdzv_backend c10d takes a free one)", (long long)p->a);
-    remedy(j, f, "if it is the same with every port: count the launchers on a node: pgrep -fc torchrun");
+    remedy(j, f, "`ss -ltnp 'sport = :%lld'` says who holds it; end that, or choose another MASTER_PORT (0 with --rdzv_backend c10d takes a free one)", (long long)p->a);
+    remedy(j, f, "if it is the same with every port: count the launchers on a node: `pgrep -fc torchrun`");
 }
 
 void rule_rank_twice(struct judge *j)
@@ -181,7 +181,7 @@ void rule_bench_alone(struct judge *j)
     struct finding *f = find(j, CAUSE, 0.9, "%d processes each measure alone: all say 'Rank 0'", zero);
     explain(j, f, "The program was built without MPI, so mpirun only starts it several times.");
     evidence(f, one);
-    remedy(j, f, "make MPI=1 MPI_HOME=... in nccl-tests (rccl-tests: ./install.sh --mpi), or one process with -g %d", zero);
+    remedy(j, f, "`make MPI=1 MPI_HOME=...` in nccl-tests (rccl-tests: `./install.sh --mpi`), or one process with -g %d", zero);
 }
 
 /* ---- several ranks on one GPU ------------------------------------------------------------------------------------------------------------------ */
@@ -225,7 +225,7 @@ void rule_same_gpu(struct judge *j)
         evidence(f, k);
     evidence(f, visible);
     evidence(f, local);
-    remedy(j, f, "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the group is made (init_process_group(device_id=...) from 2.3 on)");
+    remedy(j, f, "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` before the group is made (init_process_group(device_id=...) from 2.3 on)");
     if (!enough)
-        remedy(j, f, "count: processes on the host against nvidia-smi -L; Slurm: --gpus-per-task=1 with --gpu-bind=none, or --gpus-per-node");
+        remedy(j, f, "count: processes on the host against `nvidia-smi -L`; Slurm: `--gpus-per-task=1` with `--gpu-bind=none`, or --gpus-per-node");
 }

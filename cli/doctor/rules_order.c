@@ -149,7 +149,7 @@ void rule_timeout_scope(struct judge *j)
         if (other)
             remedy(j, f, "pass timeout= to new_group(...), or to the mesh, too; frameworks have their own: Megatron --distributed-timeout-minutes, DeepSpeed's timeout in init_distributed, verl's actor_rollout_ref.nccl_timeout");
         else
-            remedy(j, f, "pass timeout=timedelta(seconds=%s) to init_process_group; then find out why an operation takes that long", variable->value);
+            remedy(j, f, "pass `timeout=timedelta(seconds=%s)` to init_process_group; then find out why an operation takes that long", variable->value);
         return;
     }
 }

@@ -79,7 +79,7 @@ void rule_setting_invalid(struct judge *j)
     for (int i = 0; i < fix_count; i++)
         remedy(j, f, "%s", fixes[i]);
     EACH_FACT(j->m, F_AFTER_PROGRAM, a) {
-        remedy(j, f, "put %s=%s before the program: mpirun -x %s=%s ..., or export it", a->name, a->value, a->name, a->value);
+        remedy(j, f, "put %s=%s before the program: `mpirun -x %s=%s ...`, or export it", a->name, a->value, a->name, a->value);
         evidence(f, a);
     }
     if (!f->remedy_count)
@@ -126,7 +126,7 @@ void rule_prefix(struct judge *j)
         EACH_FACT(j->m, lists[i].kind, n)
             if (names_has(&also, n->name))
                 evidence(f, n);
-        remedy(j, f, "export %s==%s", s->name, s->value);
+        remedy(j, f, "`export %s==%s`", s->name, s->value);
     }
     if (f)
         explain(j, f, "Names are prefixes; a leading = asks for exact names, ^ excludes, ^= excludes exactly.");
@@ -257,7 +257,7 @@ void rule_settings_differ(struct judge *j)
     evidence(f, sizes);
     if (sizes)
         consequence(j, f, "sizes that do not fit (%lld against %lld bytes) come from this", (long long)sizes->a, (long long)sizes->b);
-    remedy(j, f, unset ? "pass the environment to all ranks: mpirun -x NAME, srun --export=ALL, /etc/nccl.conf on every host, Ray runtime_env" : "set the same value everywhere, or nowhere");
+    remedy(j, f, unset ? "pass the environment to all ranks: `mpirun -x NAME`, `srun --export=ALL`, /etc/nccl.conf on every host, Ray runtime_env" : "set the same value everywhere, or nowhere");
 }
 
 /* Sizes that do not fit, and no setting that explains it. */
@@ -270,5 +270,5 @@ void rule_sizes_differ(struct judge *j)
     struct finding *f = find(j, SYMPTOM + 5, 0.6, "Two ranks disagree on the size of one message: %lld against %lld bytes%s%s", (long long)x->a, (long long)x->b, *x->value ? ", with " : "", x->value);
     explain(j, f, "Either they call the operation with different counts, or settings that cut messages (NCCL_BUFFSIZE, NCCL_PROTO, versions) differ; a card with relaxed ordering forced on does it too.");
     evidence(f, x);
-    remedy(j, f, "compare `env | grep NCCL` and the version on both; run with TORCH_DISTRIBUTED_DEBUG=DETAIL; mlxconfig: PCI_WR_ORDERING");
+    remedy(j, f, "compare `env | grep NCCL` and the version on both; run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; mlxconfig: PCI_WR_ORDERING");
 }

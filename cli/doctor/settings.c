@@ -119,7 +119,7 @@ static struct opinion name_opinion(struct model *m, const char *name, const char
 {
     for (size_t i = 0; i < sizeof myths / sizeof *myths; i++)
         if (same_text(name, myths[i].name))
-            return opinion(GRADE_WRONG, model_say(m, "%s is read by neither NCCL, RCCL nor PyTorch (unless your own script does): %s", name, myths[i].wanted), model_say(m, "unset %s", name));
+            return opinion(GRADE_WRONG, model_say(m, "%s is read by neither NCCL, RCCL nor PyTorch (unless your own script does): %s", name, myths[i].wanted), model_say(m, "`unset %s`", name));
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         if (same_text(name, renamed[i].name)) {
             bool torch = begins(renamed[i].now, "TORCH_") && begins(name, "NCCL_");
@@ -213,7 +213,7 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
     if ((same_text(name, "NCCL_P2P_DISABLE") || same_text(name, "NCCL_SHM_DISABLE")) && v != 0 && v != 1)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s does nothing: only 1 acts", name, value), model_say(m, "export %s=1", name));
     if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && v > 0 && v < 65536)
-        return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "unset %s (4194304 is the default)", name));
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "`unset %s` (4194304 is the default)", name));
     if (same_text(name, "NCCL_SOCKET_IFNAME") && strlen(value) == 1)
         return opinion(GRADE_WRONG, model_say(m, "NCCL_SOCKET_IFNAME=%s is ignored: a name has two characters or more", value), "");
     if ((same_text(name, "NCCL_NET_GDR_LEVEL") || same_text(name, "NCCL_P2P_LEVEL")) && isdigit((unsigned char)value[0])) {
