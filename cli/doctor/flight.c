@@ -180,7 +180,9 @@ static void take_entry(struct dump *d, json_t *entry)
         f.peer = other;
     f.value = model_string(d->m, op, strcspn(op, " "));
     f.text = model_say(d->m, "rank %d: %s %lld of group %s, %s elements, %s%s%s", d->rank, op, (long long)f.a, f.name, shape, states[f.c], *f.more ? ", called by " : "", f.more);
-    f.time_s = (double)number_at(entry, "time_created_ns", 0) / 1e9;
+    int64_t created = number_at(entry, "time_created_ns", 0), ended = number_at(entry, "time_discovered_completed_ns", 0);
+    f.time_s = (double)created / 1e9;
+    f.x = ended > created && created > 0 ? (double)(ended - created) / 1e9 : 0;
     model_add(d->m, &f);
 }
 

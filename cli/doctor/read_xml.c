@@ -43,6 +43,7 @@ static struct fact xml_fact(struct machine *x, enum fact_kind kind)
     f.file = x->file;
     f.line = (long)XML_GetCurrentLineNumber(x->parser);
     f.d = x->numa;
+    f.host = x->file; /* two files may say the same of two hosts */
     return f;
 }
 
@@ -81,6 +82,21 @@ static double lane_gbs(const char *speed)
         if (begins(speed, known[i].words))
             return known[i].gts;
     return 0;
+}
+
+static void take_bridge(struct machine *x, const struct element *e, const char *class)
+{
+    struct fact f = xml_fact(x, F_XML_PCI);
+    f.name = model_words(x->m, e->busid);
+    for (int i = x->depth - 1; i-- > 0 && !*f.value;)
+        f.value = strcmp(x->at[i].name, "pci") == 0 ? model_words(x->m, x->at[i].busid) : "";
+    f.a = e->width;
+    f.extra = model_words(x->m, e->speed);
+    f.b = strtoll(class, NULL, 16) >> 8;
+    f.x = lane_gbs(e->speed) * e->width;
+    f.text = model_say(x->m, "PCI device %s: %d lanes, %s", f.name, e->width, e->speed);
+    if (*f.name)
+        model_add(x->m, &f);
 }
 
 static void begin_gpu(struct machine *x, const char **atts)
@@ -156,6 +172,7 @@ static void start(void *user, const char *name, const char **atts)
     } else if (strcmp(name, "cpu") == 0) {
         x->numa = *attr(atts, "numaid") ? atoi(attr(atts, "numaid")) : NOBODY;
     } else if (strcmp(name, "pci") == 0) {
+        take_bridge(x, e, attr(atts, "class"));
         if (e->speed[0] && lane_gbs(e->speed) == 0 && strcmp(e->speed, "Unknown") != 0)
             fault(x, "link_speed", model_words(x->m, e->busid), model_words(x->m, e->speed));
     } else if (strcmp(name, "gpu") == 0) {
@@ -213,7 +230,7 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     f.b = x->gpus;
     f.c = x->nics;
     f.d = x->amd;
-    f.text = model_say(m, "topology file: %d GPUs, %d network devices", x->gpus, x->nics);
+    f.text = model_say(m, "topology file: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
     if (good)
         model_add(m, &f);
     XML_ParserFree(p);
