@@ -3,6 +3,7 @@
  * cmd_doctor.c - `unisono doctor FILE...`: the cause of what logs, dumps, scripts and tables show (doctor/). `unisono doctor --env`: what the
  * environment does here, and what it does not do; what is known about our names and values is the library's (unisono_watch.h).
  */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,14 @@
 #include "output.h"
 #include "unisono_watch.h"
 
+struct wanted {
+    bool all, json, rules, verbose, env, agent;
+    const char *job;  /* --advise */
+    const char *page; /* --html */
+    const char *root; /* "" = this machine */
+    struct hosts_options hosts;
+};
+
 struct report {
     uno_setting *settings;
     size_t nsettings;
@@ -22,9 +31,9 @@ struct report {
 
 static void usage(void)
 {
-    printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json]\n"
-           "       unisono doctor [--root DIR] [-v] [--json]    look at this machine\n"
-           "       unisono doctor --hosts A,B,... [--launcher 'CMD'] [--agent-program P] [-v] [--json]\n"
+    printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json] [--html FILE]\n"
+           "       unisono doctor [--root DIR] [-v] [--json] [--html FILE]    look at this machine\n"
+           "       unisono doctor --hosts A,B,... [--launcher 'CMD'] [--agent-program P] [-v] [--json] [--html FILE]\n"
            "       unisono doctor --env [FILE] [--all] [--json]\n"
            "       unisono doctor --advise 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed' [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
@@ -37,6 +46,8 @@ static void usage(void)
            "      --hosts    ask these hosts what they see, and how they reach each other, both ways: settings, versions, limits, MTU, clocks\n"
            "      --launcher command that runs another on a host, {host} stands for its name (default: ssh)\n"
            "      --agent-program  path of unisono on the other hosts (default: as here)\n"
+           "      --html F   write all of it as one page, too (F, or - for standard output alone), with a picture of the ranks and machines; it needs\n"
+           "                 no network and runs nothing\n"
            "      --advise   what to set for such a job, why, and how to see that it took effect; keys: gpus hosts gpu net framework model\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
@@ -184,16 +195,28 @@ static int environment(bool all, bool json)
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
-static void show(struct doctor *d, bool verbose, bool json)
+static bool page_only(const struct wanted *w)
 {
-    if (json)
-        doctor_print_json(d);
-    else
-        doctor_print(d, verbose);
-    doctor_free(d);
+    return w->page && strcmp(w->page, "-") == 0;
 }
 
-static int examine(char **paths, int count, bool verbose, bool json)
+/* Returns false when the page could not be written, which is said. */
+static bool show(struct doctor *d, const struct wanted *w)
+{
+    bool good = true;
+    if (w->json && !page_only(w))
+        doctor_print_json(d);
+    else if (!page_only(w))
+        doctor_print(d, w->verbose);
+    if (w->page && !doctor_write_page(d, w->page)) {
+        out_error("doctor", "the page %s cannot be written: %s", w->page, strerror(errno));
+        good = false;
+    }
+    doctor_free(d);
+    return good;
+}
+
+static int examine(char **paths, int count, const struct wanted *w)
 {
     struct doctor *d = doctor_new();
     if (!d)
@@ -202,46 +225,41 @@ static int examine(char **paths, int count, bool verbose, bool json)
     for (int i = 0; i < count; i++)
         unread += !doctor_read(d, paths[i]);
     size_t findings = doctor_judge(d);
-    show(d, verbose, json);
+    if (!show(d, w))
+        return CLI_ERROR;
     return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
 }
 
-static int here(const char *root, bool verbose, bool json)
+static int here(const struct wanted *w)
 {
-    if (*root && !doctor_is_root(root))
-        return out_error("doctor", "--root %s: it has neither sys nor proc; it is a folder that stands for /, as `cp -r` of both makes it", root);
+    if (*w->root && !doctor_is_root(w->root))
+        return out_error("doctor", "--root %s: it has neither sys nor proc; it is a folder that stands for /, as `cp -r` of both makes it", w->root);
     struct doctor *d = doctor_new();
     if (!d)
         return out_error("doctor", "there is no memory");
-    size_t bad = doctor_look_here(d, root, json), findings = doctor_judge(d);
-    show(d, verbose, json);
+    size_t bad = doctor_look_here(d, w->root, w->json || page_only(w)), findings = doctor_judge(d);
+    if (!show(d, w))
+        return CLI_ERROR;
     return bad || findings ? CLI_BAD : CLI_GOOD;
 }
 
-static int hosts(const struct hosts_options *opt, bool verbose, bool json)
+static int hosts(const struct wanted *w)
 {
     struct doctor *d = doctor_new();
     char why[300] = "there is no memory";
-    if (!d || !doctor_ask_hosts(d, opt, json, why, sizeof why)) {
+    if (!d || !doctor_ask_hosts(d, &w->hosts, w->json || page_only(w), why, sizeof why)) {
         doctor_free(d);
         return out_error("doctor", "%s", why);
     }
     size_t findings = doctor_judge(d);
-    show(d, verbose, json);
+    if (!show(d, w))
+        return CLI_ERROR;
     return findings ? CLI_BAD : CLI_GOOD;
 }
 
-struct wanted {
-    bool all, json, rules, verbose, env;
-    const char *job;  /* --advise */
-    const char *root; /* "" = this machine */
-    struct hosts_options hosts;
-    bool agent;
-};
-
 static const struct option options[] = {
     {"env", no_argument, NULL, 'e'},     {"all", no_argument, NULL, 'a'},     {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
-    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"hosts", required_argument, NULL, 'H'}, {"launcher", required_argument, NULL, 'L'}, {"agent-program", required_argument, NULL, 'P'}, {"agent", no_argument, NULL, 'G'}, {"help", no_argument, NULL, 'h'}, {0},
+    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"hosts", required_argument, NULL, 'H'}, {"html", required_argument, NULL, 'O'}, {"launcher", required_argument, NULL, 'L'}, {"agent-program", required_argument, NULL, 'P'}, {"agent", no_argument, NULL, 'G'}, {"help", no_argument, NULL, 'h'}, {0},
 };
 
 static int bad_option(const char *word)
@@ -250,6 +268,7 @@ static int bad_option(const char *word)
     case 'A': return out_error("doctor", "--advise needs a job, as in 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed'");
     case 'R': return out_error("doctor", "--root needs a folder with a copy of a machine's /sys and /proc");
     case 'H': return out_error("doctor", "--hosts needs names, as in --hosts nodeA,nodeB");
+    case 'O': return out_error("doctor", "--html needs a file to write, or - for standard output");
     case 'L': return out_error("doctor", "--launcher needs a command, as in 'ip netns exec {host}'");
     case 'P': return out_error("doctor", "--agent-program needs the path of unisono on the other hosts");
     default: return out_error("doctor", "there is no option %s; `unisono doctor --help` lists them", word);
@@ -271,6 +290,7 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'A': w->job = optarg; break;
         case 'R': w->root = optarg; break;
         case 'H': w->hosts.names = optarg; break;
+        case 'O': w->page = optarg; break;
         case 'L': w->hosts.launcher = optarg; break;
         case 'P': w->hosts.program = optarg; break;
         case 'G': w->agent = true; break;
@@ -289,7 +309,7 @@ int cmd_doctor(int argc, char **argv)
     if (w.agent)
         return doctor_be_agent();
     if (w.hosts.names)
-        return hosts(&w.hosts, w.verbose, w.json);
+        return hosts(&w);
     if (w.job)
         return doctor_advise(w.job, w.json);
     if (w.rules) {
@@ -297,6 +317,6 @@ int cmd_doctor(int argc, char **argv)
         return CLI_GOOD;
     }
     if (optind < argc) /* --env FILE: a listing in a file is read like any other */
-        return examine(argv + optind, argc - optind, w.verbose, w.json);
-    return w.env || w.all ? environment(w.all, w.json) : here(w.root, w.verbose, w.json);
+        return examine(argv + optind, argc - optind, &w);
+    return w.env || w.all ? environment(w.all, w.json) : here(&w);
 }

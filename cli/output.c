@@ -74,8 +74,9 @@ const char *out_nearest(const char *word, const char *const *names, size_t count
 }
 
 /* Bytes of the valid UTF-8 character at s, 0 if there is none. */
-static int utf8_bytes(const unsigned char *s)
+int out_utf8_bytes(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80)
         return 1;
     int n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
@@ -98,7 +99,7 @@ void out_json_string(FILE *file, const char *string)
     }
     putc('"', file);
     for (const unsigned char *s = (const unsigned char *)string; *s;) {
-        int n = utf8_bytes(s);
+        int n = out_utf8_bytes((const char *)s);
         if (n == 0)
             fputs("\\ufffd", file);
         else if (*s == '"' || *s == '\\')

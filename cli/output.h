@@ -29,6 +29,9 @@ const char *out_nearest(const char *word, const char *const *names, size_t count
 /* Write s as a JSON string with its quotes. Bytes that are no valid UTF-8 become U+FFFD. NULL becomes null. */
 void out_json_string(FILE *file, const char *s);
 
+/* Return the bytes of the character that s begins with, 0 when they are no valid UTF-8. */
+int out_utf8_bytes(const char *s);
+
 /* Format bytes as people write them, binary units: "8 B", "1.5 MB". Writes into buf and returns it. */
 char *out_bytes(char *buf, size_t buf_bytes, uint64_t bytes);
 

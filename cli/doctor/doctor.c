@@ -2,12 +2,14 @@
 /* doctor.c - read, judge, print: the whole of it, in this order. */
 #include "doctor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hosts.h"
 #include "input.h"
 #include "machine.h"
+#include "page.h"
 #include "print.h"
 
 struct doctor {
@@ -89,6 +91,16 @@ void doctor_print(const struct doctor *d, bool verbose)
 void doctor_print_json(const struct doctor *d)
 {
     print_json(&d->judge, &d->machine);
+}
+
+bool doctor_write_page(struct doctor *d, const char *path)
+{
+    bool out = strcmp(path, "-") == 0;
+    FILE *f = out ? stdout : fopen(path, "w");
+    bool good = f && page_write(f, &d->judge, &d->machine);
+    if (f && !out && fclose(f) != 0)
+        good = false;
+    return good;
 }
 
 void doctor_print_rules(bool json)

@@ -3,7 +3,7 @@
  * doctor.h - the one header of cli/doctor/: whatever an engineer has of a job that failed -> what was the cause.
  *
  * Readers (readers.def) turn each format into facts (facts.def) of one model; rules (rules.def), one small function a kind of fault, turn
- * facts into findings; finding.c orders them; print.c says them. A reader judges nothing, a rule reads no file.
+ * facts into findings; judge.c orders them; print.c and page.c say them. A reader judges nothing, a rule reads no file.
  */
 #ifndef UNO_DOCTOR_H
 #define UNO_DOCTOR_H
@@ -50,6 +50,10 @@ size_t doctor_judge(struct doctor *d);
 /* Print the findings for people (one screen, all with `verbose`) or for programs. */
 void doctor_print(const struct doctor *d, bool verbose);
 void doctor_print_json(const struct doctor *d);
+
+/* Write the findings, a picture of the ranks and of the machines that were read as one page of HTML that needs nothing but itself. `path`: a file, made
+ * or replaced; "-" = standard output. False when it cannot be written; errno says why. */
+bool doctor_write_page(struct doctor *d, const char *path);
 
 /* Print what to set for a job that "gpus=64 gpu=MI300X net=RoCE framework=deepspeed" describes. Returns an exit status of the tool; a word that is not
  * understood is told on stderr. */

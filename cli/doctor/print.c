@@ -62,7 +62,7 @@ static void print_list(const char *words, const char *const *list, int n)
         wrapped(list[i], 4);
 }
 
-static const char *sureness(double c)
+const char *sureness(double c)
 {
     return c >= 0.9 ? "sure" : c >= 0.7 ? "rather sure" : c >= 0.5 ? "likely" : "possible";
 }

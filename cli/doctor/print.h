@@ -12,4 +12,7 @@ void print_json(const struct judge *j, const struct machine *here);
 void print_checks(const struct machine *here);
 void print_rules(bool json);
 
+/* "sure", "likely", ... for a confidence. */
+const char *sureness(double confidence);
+
 #endif

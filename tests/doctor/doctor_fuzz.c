@@ -156,6 +156,7 @@ static void one_round(char *buf)
         doctor_judge(d);
         doctor_print(d, next(2));
         doctor_print_json(d);
+        doctor_write_page(d, "-");
     }
     doctor_free(d);
 }
