@@ -15,7 +15,7 @@
 #include "unisono_watch.h"
 
 struct wanted {
-    bool all, json, rules, verbose, env, agent;
+    bool all, json, rules, verbose, env, agent, check_nccl;
     const char *job;  /* --advise */
     const char *page; /* --html */
     const char *root; /* "" = this machine */
@@ -34,6 +34,7 @@ static void usage(void)
     printf("usage: unisono doctor FILE... | DIR | -     [-v] [--json] [--html FILE]\n"
            "       unisono doctor [--root DIR] [-v] [--json] [--html FILE]    look at this machine\n"
            "       unisono doctor --hosts A,B,... [--launcher 'CMD'] [--agent-program P] [-v] [--json] [--html FILE]\n"
+           "       unisono doctor --check-nccl [FILE...] [--root DIR] [-v] [--json] [--html FILE]\n"
            "       unisono doctor --env [FILE] [--all] [--json]\n"
            "       unisono doctor --advise 'gpus=64 gpu=MI300X net=RoCE framework=deepspeed' [--json]\n"
            "       unisono doctor --rules [--json]\n\n"
@@ -43,6 +44,8 @@ static void usage(void)
            "  -v, --verbose  all of each finding\n"
            "      --json     for programs\n"
            "      --root     a folder that stands for /, with a copy of another machine's /sys and /proc\n"
+           "      --check-nccl  which GPUs reach each other over what, how fast, by which network card, of this machine or of FILEs: topology and\n"
+           "                 graph XML of NCCL and RCCL, nvidia-smi topo -m, rocm-smi --showtopo, amd-smi topology, logs\n"
            "      --hosts    ask these hosts what they see, and how they reach each other, both ways: settings, versions, limits, MTU, clocks\n"
            "      --launcher command that runs another on a host, {host} stands for its name (default: ssh)\n"
            "      --agent-program  path of unisono on the other hosts (default: as here)\n"
@@ -216,6 +219,24 @@ static bool show(struct doctor *d, const struct wanted *w)
     return good;
 }
 
+static int check_nccl(char **paths, int count, const struct wanted *w)
+{
+    struct doctor *d = doctor_new();
+    int unread = 0;
+    if (!d)
+        return out_error("doctor", "there is no memory");
+    for (int i = 0; i < count; i++)
+        unread += !doctor_read(d, paths[i]);
+    if (!count)
+        doctor_read_topology(d, w->root);
+    if (!page_only(w))
+        doctor_report(d, w->verbose, w->json);
+    size_t findings = doctor_judge(d);
+    if (!show(d, w))
+        return CLI_ERROR;
+    return findings ? CLI_BAD : unread ? CLI_ERROR : CLI_GOOD;
+}
+
 static int examine(char **paths, int count, const struct wanted *w)
 {
     struct doctor *d = doctor_new();
@@ -259,7 +280,7 @@ static int hosts(const struct wanted *w)
 
 static const struct option options[] = {
     {"env", no_argument, NULL, 'e'},     {"all", no_argument, NULL, 'a'},     {"json", no_argument, NULL, 'j'}, {"rules", no_argument, NULL, 'r'}, {"advise", required_argument, NULL, 'A'},
-    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"hosts", required_argument, NULL, 'H'}, {"html", required_argument, NULL, 'O'}, {"launcher", required_argument, NULL, 'L'}, {"agent-program", required_argument, NULL, 'P'}, {"agent", no_argument, NULL, 'G'}, {"help", no_argument, NULL, 'h'}, {0},
+    {"verbose", no_argument, NULL, 'v'}, {"root", required_argument, NULL, 'R'}, {"check-nccl", no_argument, NULL, 'C'}, {"hosts", required_argument, NULL, 'H'}, {"html", required_argument, NULL, 'O'}, {"launcher", required_argument, NULL, 'L'}, {"agent-program", required_argument, NULL, 'P'}, {"agent", no_argument, NULL, 'G'}, {"help", no_argument, NULL, 'h'}, {0},
 };
 
 static int bad_option(const char *word)
@@ -289,6 +310,7 @@ static int parse(int argc, char **argv, struct wanted *w)
         case 'v': w->verbose = true; break;
         case 'A': w->job = optarg; break;
         case 'R': w->root = optarg; break;
+        case 'C': w->check_nccl = true; break;
         case 'H': w->hosts.names = optarg; break;
         case 'O': w->page = optarg; break;
         case 'L': w->hosts.launcher = optarg; break;
@@ -316,6 +338,8 @@ int cmd_doctor(int argc, char **argv)
         doctor_print_rules(w.json);
         return CLI_GOOD;
     }
+    if (w.check_nccl)
+        return check_nccl(argv + optind, argc - optind, &w);
     if (optind < argc) /* --env FILE: a listing in a file is read like any other */
         return examine(argv + optind, argc - optind, &w);
     return w.env || w.all ? environment(w.all, w.json) : here(&w);

@@ -11,6 +11,7 @@
 #include "machine.h"
 #include "page.h"
 #include "print.h"
+#include "report.h"
 
 struct doctor {
     struct model *model;
@@ -65,6 +66,30 @@ bool doctor_ask_hosts(struct doctor *d, const struct hosts_options *opt, bool js
         hosts_print(d->machine.hosts);
     input_read_text(d->model, "these hosts", d->machine.hosts, strlen(d->machine.hosts));
     return true;
+}
+
+static void read_and_free(struct doctor *d, const char *name, char *text)
+{
+    if (text)
+        input_read_text(d->model, name, text, strlen(text));
+    free(text);
+}
+
+void doctor_read_topology(struct doctor *d, const char *root)
+{
+    const char *who = "";
+    read_and_free(d, *root ? root : "this machine", machine_xml(root));
+    char *links = !*root && fact_seen(d->model, F_XML) ? machine_tools(&who) : NULL;
+    read_and_free(d, who, links);
+}
+
+void doctor_report(struct doctor *d, bool verbose, bool json)
+{
+    const struct report *first = report_all(d->model);
+    if (json)
+        d->machine.topologies = report_json(first);
+    else
+        report_print(first, verbose);
 }
 
 int doctor_be_agent(void)

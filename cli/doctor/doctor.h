@@ -38,7 +38,13 @@ struct hosts_options {
 };
 bool doctor_ask_hosts(struct doctor *d, const struct hosts_options *opt, bool json, char *why, size_t why_bytes);
 
-/* The other side of it, on each host. Returns an exit status of the tool. */
+/* Read how GPUs and cards of this machine (or of a copy, see doctor_look_here) are connected, for doctor_report. */
+void doctor_read_topology(struct doctor *d, const char *root);
+
+/* Print which GPUs reach each other over what, of all topologies, tables and logs that were read; with `json` it is kept for doctor_print_json. */
+void doctor_report(struct doctor *d, bool verbose, bool json);
+
+/* The other side of doctor_ask_hosts, on each host. Returns an exit status of the tool. */
 int doctor_be_agent(void);
 
 /* Does a folder look as if it stood for / ? */

@@ -171,5 +171,6 @@ void machine_free(struct machine *m)
 {
     free(m->text);
     free(m->hosts);
-    m->text = m->hosts = NULL;
+    free(m->topologies);
+    m->text = m->hosts = m->topologies = NULL;
 }

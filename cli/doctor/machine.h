@@ -27,7 +27,7 @@ struct machine {
     char *text;
     size_t text_bytes;
     int cards, gpus; /* RDMA cards and GPUs seen */
-    char *hosts;     /* what --hosts gathered, JSON; NULL = it was not asked for */
+    char *hosts, *topologies; /* what --hosts gathered, and what --check-nccl reports, JSON; NULL = it was not asked for */
 };
 
 /* Look at everything. Needs no root; what only root may see is skipped. With a `root` that is not "", probes and what is no file (the
@@ -38,6 +38,10 @@ void machine_free(struct machine *m);
 /* The tree of PCIe switches, GPUs and network cards as a topology file of NCCL's form (xGMI links as RCCL has them); malloc'ed, NULL when there
  * is no GPU. */
 char *machine_xml(const char *root);
+
+/* What nvidia-smi or rocm-smi says of links between GPUs; malloc'ed, NULL when neither is there or has anything to say. *who: which. Blocks at
+ * most twenty seconds. */
+char *machine_tools(const char **who);
 
 /* ---- for the parts ------------------------------------------------------------------------------------------------------------------- */
 

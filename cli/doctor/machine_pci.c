@@ -103,23 +103,38 @@ static void gpus(struct machine *m, const struct pci_tree *t)
     peer_memory(m, nvidia);
 }
 
-/* What the vendors' tools say of links is judged as if it had been pasted. */
-static void ask_tools(struct machine *m)
+char *machine_tools(const char **who)
 {
     static const struct { const char *program, *command; } tools[] = {{"nvidia-smi", "timeout 10 nvidia-smi topo -m 2>/dev/null"}, {"rocm-smi", "timeout 10 rocm-smi --showtopo 2>/dev/null"}};
-    for (size_t i = 0; machine_is_here(m) && m->gpus > 0 && i < sizeof tools / sizeof *tools; i++) {
-        FILE *f = popen(tools[i].command, "re");
-        char line[4096];
-        bool any = false;
-        while (f && fgets(line, sizeof line, f)) {
-            machine_tell(m, "%s", line);
-            any = true;
+    char *text = NULL, line[4096];
+    size_t bytes = 0;
+    for (size_t i = 0; !bytes && i < sizeof tools / sizeof *tools; i++) {
+        FILE *from = popen(tools[i].command, "re"), *to = open_memstream(&text, &bytes);
+        while (from && to && fgets(line, sizeof line, from))
+            fputs(line, to);
+        if (from)
+            pclose(from);
+        if (to)
+            fclose(to);
+        *who = tools[i].program;
+        if (!bytes) {
+            free(text);
+            text = NULL;
         }
-        if (f)
-            pclose(f);
-        if (any)
-            machine_check(m, CHECK_GOOD, "links of GPUs", "as %s tells them; `unisono doctor --check-nccl` shows each pair", tools[i].program);
     }
+    return text;
+}
+
+/* Judged as if it had been pasted. */
+static void ask_tools(struct machine *m)
+{
+    const char *who;
+    char *text = machine_is_here(m) && m->gpus > 0 ? machine_tools(&who) : NULL;
+    if (text) {
+        machine_tell(m, "%s", text);
+        machine_check(m, CHECK_GOOD, "links of GPUs", "as %s tells them; `unisono doctor --check-nccl` shows each pair", who);
+    }
+    free(text);
 }
 
 /* ---- between them --------------------------------------------------------------------------------------------------------------------------------- */

@@ -180,6 +180,8 @@ static void json_checks(const struct machine *here)
         printf("],\n");
     if (here->hosts)
         printf(" \"hosts\": %s,\n", here->hosts);
+    if (here->topologies)
+        printf(" \"topologies\": %s,\n", here->topologies);
 }
 
 void print_json(const struct judge *j, const struct machine *here)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read_matrix.c - tables of devices against devices: `nvidia-smi topo -m`, `rocm-smi --showtopo` and its parts. A header row names the
- * columns; each row after it begins with the name of a device.
+ * read_matrix.c - tables of devices against devices: `nvidia-smi topo -m`, `rocm-smi --showtopo` and its parts, `amd-smi topology`. A header row
+ * names the columns; each row after it begins with the name of a device.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -16,11 +16,23 @@ struct matrix_state {
     int columns;
     int first_extra; /* columns from here on are not devices: CPU affinity, NUMA affinity */
     bool tabs;
-    const char *kind; /* links, weight, hops, type */
+    bool by_busid;    /* amd-smi: devices are called "0000:0c:00.0" */
+    const char *kind; /* links, weight, hops, type, access, bandwidth */
 };
 
-static bool is_device(const char *s, size_t n)
+static bool is_busid(const char *s, size_t n)
 {
+    static const char form[] = "xxxx:xx:xx.x";
+    for (size_t i = 0; i < n && n == sizeof form - 1; i++)
+        if (form[i] == 'x' ? !isxdigit((unsigned char)s[i]) : s[i] != form[i])
+            return false;
+    return n == sizeof form - 1;
+}
+
+static bool is_device(const struct matrix_state *x, const char *s, size_t n)
+{
+    if (x && x->by_busid)
+        return is_busid(s, n);
     static const char *const prefixes[] = {"GPU", "NIC", "mlx5_", "mlx4_", "bnxt_re", "irdma", "rocep", "efa", "ib"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         size_t k = strlen(prefixes[i]);
@@ -57,7 +69,7 @@ static bool header(struct context *c, const char *s, struct model *m)
     while (from < n && at[from].n == 0)
         from++;
     int devices = 0;
-    while (from + devices < n && is_device(at[from + devices].p, at[from + devices].n))
+    while (from + devices < n && is_device(c->matrix, at[from + devices].p, at[from + devices].n))
         devices++;
     if (devices < 2 && !(devices == 1 && has(s, "Affinity")))
         return false;
@@ -82,10 +94,10 @@ static bool matrix_row(struct model *m, struct context *c, const struct line *l,
 {
     struct matrix_state *x = c->matrix;
     struct span at[COLUMNS + 8];
-    if (!x || x->columns == 0 || !isalpha((unsigned char)*s))
+    if (!x || x->columns == 0 || !(x->by_busid ? isxdigit((unsigned char)*s) : isalpha((unsigned char)*s)))
         return false;
     int n = fields(s, x->tabs, at, COLUMNS + 8);
-    if (n < x->columns + 1 || !is_device(at[0].p, at[0].n))
+    if (n < x->columns + 1 || !is_device(x, at[0].p, at[0].n))
         return false;
     for (int i = 0; i < x->columns; i++) {
         struct span v = at[i + 1];
@@ -110,10 +122,13 @@ static bool matrix_row(struct model *m, struct context *c, const struct line *l,
     return true;
 }
 
+/* rocm-smi frames its titles with '=', amd-smi ends them with a colon; what follows a title that is not known here is left out. */
 static bool title(struct model *m, struct context *c, const char *s)
 {
-    static const struct { const char *words, *kind; } titles[] = {{"Weight between two GPUs", "weight"}, {"Hops between two GPUs", "hops"}, {"Link Type between two GPUs", "type"}, {"Numa Nodes", "numa"}};
-    if (s[0] != '=')
+    static const struct { const char *words, *kind; } titles[] = {{"Weight between two GPUs", "weight"}, {"Hops between two GPUs", "hops"}, {"Link Type between two GPUs", "type"}, {"Numa Nodes", "numa"},
+                                                                  {"ACCESS TABLE:", "access"}, {"WEIGHT TABLE:", "weight"}, {"HOPS TABLE:", "hops"}, {"LINK TYPE TABLE:", "type"}, {"NUMA BW TABLE:", "bandwidth"}, {" TABLE:", ""}};
+    bool amd_smi = s[0] && strlen(s) > 7 && strlen(s) < 40 && strcmp(s + strlen(s) - 7, " TABLE:") == 0;
+    if (s[0] != '=' && !amd_smi)
         return false;
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
         if (has(s, titles[i].words)) {
@@ -121,6 +136,7 @@ static bool title(struct model *m, struct context *c, const char *s)
                 c->matrix = model_alloc(m, sizeof *c->matrix);
             c->matrix->kind = titles[i].kind;
             c->matrix->columns = 0;
+            c->matrix->by_busid = amd_smi;
             return true;
         }
     return false;
@@ -132,8 +148,10 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     int64_t gpu, node;
     if (title(m, c, s))
         return true;
-    if (!has(s, "GPU") && !(c->matrix && c->matrix->columns))
+    if (!has(s, "GPU") && !(c->matrix && (c->matrix->columns || c->matrix->by_busid)))
         return false;
+    if (c->matrix && c->matrix->by_busid && !*c->matrix->kind) /* coherency, atomics, ... */
+        return is_busid(skip_blanks(s), strcspn(skip_blanks(s), " "));
     if (scan(s, "GPU[%d]%*Numa Node: %d", &gpu, &node)) {
         struct fact f = fact_at(l, F_CPU_OF);
         f.name = model_say(m, "GPU%d", (int)gpu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read_xml.c - topology files of NCCL (version 1) and RCCL (version 2). Their own parsers are hand-written and accept less than XML does;
+ * read_xml.c - topology files of NCCL (version 1) and RCCL (version 2), and graph files of both. Their own parsers are hand-written and accept less than XML does;
  * what they would refuse or misread is a fact, too.
  */
 #include <expat.h>
@@ -27,6 +27,8 @@ struct machine {
     struct fact gpu; /* the <gpu> that is open: its links come as children */
     char links[512];
     bool gpu_open;
+    int graphs, graph_id, channel;
+    char on_gpus[512], on_nets[256]; /* the <channel> that is open */
 };
 
 static const char *attr(const char **atts, const char *name)
@@ -84,7 +86,14 @@ static double lane_gbs(const char *speed)
     return 0;
 }
 
-static void take_bridge(struct machine *x, const struct element *e, const char *class)
+/* NCCL's own figures, which leave room for what packets cost: of 100 Mbit/s a lane. */
+static double counted_gbs(const char *speed, int width)
+{
+    double gts = lane_gbs(speed);
+    return (width ? width : 16) * (gts > 0 ? gts * 60 : 60) / 80;
+}
+
+static void take_pci(struct machine *x, const struct element *e, const char **atts)
 {
     struct fact f = xml_fact(x, F_XML_PCI);
     f.name = model_words(x->m, e->busid);
@@ -92,11 +101,28 @@ static void take_bridge(struct machine *x, const struct element *e, const char *
         f.value = strcmp(x->at[i].name, "pci") == 0 ? model_words(x->m, x->at[i].busid) : "";
     f.a = e->width;
     f.extra = model_words(x->m, e->speed);
-    f.b = strtoll(class, NULL, 16) >> 8;
+    f.b = strtoll(attr(atts, "class"), NULL, 16) >> 8;
     f.x = lane_gbs(e->speed) * e->width;
+    f.c = whole(counted_gbs(e->speed, e->width) * 1e6);
+    f.more = model_say(x->m, "%s:%s", attr(atts, "vendor"), attr(atts, "device"));
     f.text = model_say(x->m, "PCI device %s: %d lanes, %s", f.name, e->width, e->speed);
     if (*f.name)
         model_add(x->m, &f);
+    if (e->speed[0] && lane_gbs(e->speed) == 0 && strcmp(e->speed, "Unknown") != 0)
+        fault(x, "link_speed", f.name, f.extra);
+}
+
+static void take_cpu(struct machine *x, const char **atts)
+{
+    x->numa = *attr(atts, "numaid") ? atoi(attr(atts, "numaid")) : NOBODY;
+    struct fact f = xml_fact(x, F_XML_CPU);
+    f.a = x->numa;
+    f.value = model_words(x->m, attr(atts, "vendor"));
+    f.extra = model_words(x->m, attr(atts, "arch"));
+    f.b = atoi(attr(atts, "familyid"));
+    f.c = atoi(attr(atts, "modelid"));
+    f.text = model_say(x->m, "NUMA node %lld, %s", (long long)f.a, f.value);
+    model_add(x->m, &f);
 }
 
 static void begin_gpu(struct machine *x, const char **atts)
@@ -114,6 +140,11 @@ static void begin_gpu(struct machine *x, const char **atts)
     x->links[0] = 0;
     x->gpu_open = true;
     x->gpus++;
+    struct fact chip = xml_fact(x, F_XML_CHIP);
+    chip.name = x->gpu.name;
+    chip.a = atoi(attr(atts, "sm"));
+    chip.value = model_words(x->m, attr(atts, "gcn"));
+    model_add(x->m, &chip);
 }
 
 static void end_gpu(struct machine *x)
@@ -148,10 +179,71 @@ static void take_link(struct machine *x, const char *name, const char **atts)
     size_t used = strlen(x->links);
     if (!x->gpu_open)
         return;
+    struct fact f = xml_fact(x, F_XML_LINK);
+    f.name = x->gpu.name;
+    f.value = model_words(x->m, attr(atts, "target"));
+    f.extra = model_words(x->m, name);
+    f.a = count;
+    f.b = strtoll(attr(atts, "tclass"), NULL, 16);
+    f.text = model_say(x->m, "%s %s: %d x %s", f.name, f.value, count, name);
+    model_add(x->m, &f);
+    if (strcmp(name, "c2c") == 0) /* to its processor */
+        return;
     x->gpu.b += count > 0 ? count : 0;
     x->amd = x->amd || strcmp(name, "xgmi") == 0;
     if (used + 40 < sizeof x->links)
         snprintf(x->links + used, sizeof x->links - used, "%s%s x%d", used ? ", " : "", attr(atts, "target"), count);
+}
+
+/* ---- graph files: which GPUs follow which on each channel ------------------------------------------------------------------------------ */
+
+static void add_to(char *list, size_t bytes, long v)
+{
+    size_t used = strlen(list);
+    if (used + 16 < bytes)
+        snprintf(list + used, bytes - used, "%s%ld", used ? "," : "", v);
+}
+
+static void take_graph(struct machine *x, const char **atts)
+{
+    struct fact f = xml_fact(x, F_GRAPH);
+    x->graphs++;
+    x->channel = 0;
+    x->graph_id = (int)(f.a = atoi(attr(atts, "id")));
+    f.b = atoi(attr(atts, "pattern"));
+    f.c = atoi(attr(atts, "nchannels"));
+    f.d = atoi(attr(atts, "samechannels"));
+    f.dev = atoi(attr(atts, "crossnic"));
+    f.x = strtod(attr(atts, "speedintra"), NULL);
+    f.name = model_words(x->m, attr(atts, "typeintra"));
+    f.value = model_words(x->m, attr(atts, "typeinter"));
+    f.more = model_words(x->m, attr(atts, "speedinter"));
+    f.text = model_say(x->m, "graph %lld: pattern %lld, %lld channels of %.4g GB/s, %s", (long long)f.a, (long long)f.b, (long long)f.c, f.x, f.name);
+    model_add(x->m, &f);
+}
+
+static void end_channel(struct machine *x)
+{
+    struct fact f = xml_fact(x, F_GRAPH_CHANNEL);
+    f.a = x->graph_id;
+    f.b = x->channel++;
+    f.name = model_words(x->m, x->on_gpus);
+    f.value = model_words(x->m, x->on_nets);
+    f.text = model_say(x->m, "graph %d, channel %lld: GPUs %s", x->graph_id, (long long)f.b, f.name);
+    model_add(x->m, &f);
+}
+
+/* Of the elements that stand on a channel; false = none of them. Net devices are written in hexadecimal, GPUs as numbers. */
+static bool on_channel(struct machine *x, const char *name, const char **atts)
+{
+    const char *above = x->depth >= 2 ? x->at[x->depth - 2].name : "";
+    if (strcmp(above, "channel") != 0)
+        return false;
+    if (strcmp(name, "gpu") == 0)
+        add_to(x->on_gpus, sizeof x->on_gpus, atol(*attr(atts, "dev") ? attr(atts, "dev") : attr(atts, "rank")));
+    else if (strcmp(name, "net") == 0)
+        add_to(x->on_nets, sizeof x->on_nets, strtol(attr(atts, "dev"), NULL, 16));
+    return true;
 }
 
 static void start(void *user, const char *name, const char **atts)
@@ -169,17 +261,21 @@ static void start(void *user, const char *name, const char **atts)
     if (strcmp(name, "system") == 0 || strcmp(name, "graphs") == 0) {
         x->is_system = true;
         x->version = atoi(attr(atts, "version"));
+    } else if (on_channel(x, name, atts)) {
+        return;
+    } else if (strcmp(name, "graph") == 0) {
+        take_graph(x, atts);
+    } else if (strcmp(name, "channel") == 0) {
+        x->on_gpus[0] = x->on_nets[0] = 0;
     } else if (strcmp(name, "cpu") == 0) {
-        x->numa = *attr(atts, "numaid") ? atoi(attr(atts, "numaid")) : NOBODY;
+        take_cpu(x, atts);
     } else if (strcmp(name, "pci") == 0) {
-        take_bridge(x, e, attr(atts, "class"));
-        if (e->speed[0] && lane_gbs(e->speed) == 0 && strcmp(e->speed, "Unknown") != 0)
-            fault(x, "link_speed", model_words(x->m, e->busid), model_words(x->m, e->speed));
+        take_pci(x, e, atts);
     } else if (strcmp(name, "gpu") == 0) {
         begin_gpu(x, atts);
     } else if (strcmp(name, "net") == 0 && x->depth >= 2 && strcmp(x->at[x->depth - 2].name, "nic") == 0) {
         take_net(x, atts);
-    } else if (strcmp(name, "nvlink") == 0 || strcmp(name, "xgmi") == 0) {
+    } else if (strcmp(name, "nvlink") == 0 || strcmp(name, "xgmi") == 0 || strcmp(name, "c2c") == 0) {
         take_link(x, name, atts);
     }
 }
@@ -189,6 +285,8 @@ static void end_element(void *user, const char *name)
     struct machine *x = user;
     if (strcmp(name, "gpu") == 0 && x->gpu_open)
         end_gpu(x);
+    if (strcmp(name, "channel") == 0)
+        end_channel(x);
     if (x->depth)
         x->depth--;
 }
@@ -231,7 +329,7 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     f.c = x->nics;
     f.d = x->amd;
     f.text = model_say(m, "topology file: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
-    if (good)
+    if (good && !x->graphs)
         model_add(m, &f);
     XML_ParserFree(p);
     free(x);

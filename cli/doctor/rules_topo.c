@@ -117,9 +117,10 @@ void rule_xgmi_hops(struct judge *j)
         const struct fact *hops = type && same_text(type->extra, "XGMI") ? amd_cell(j->m, "hops", w) : NULL;
         if (!hops || hops->a != 1)
             continue;
-        int a = atoi(w->name + 3), b = atoi(w->value + 3);
-        if (a < b && n++ < 12)
-            pairs = model_say(j->m, "%s%s%d-%d", pairs, *pairs ? ", " : "", a, b);
+        bool numbered = is_gpu(w->name) && is_gpu(w->value); /* amd-smi gives bus ids */
+        const char *a = w->name + (numbered ? 3 : 0), *b = w->value + (numbered ? 3 : 0);
+        if ((numbered ? atoi(a) < atoi(b) : strcmp(a, b) < 0) && n++ < 12)
+            pairs = model_say(j->m, "%s%s%s-%s", pairs, *pairs ? ", " : "", a, b);
         one = w, hop = hops;
     }
     if (!one || !*pairs)

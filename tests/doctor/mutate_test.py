@@ -6,7 +6,6 @@ only what is wrong."""
 import glob
 import os
 import random
-import re
 import sys
 import tempfile
 
@@ -92,13 +91,15 @@ def healthy(unisono, folder, rng, wrong):
     return count
 
 
+# What is really wrong in these files: a speed in the wrong unit; two ports of 100 Gbit/s in a slot of four lanes.
+LINT = {"topo_4p_940.xml": "1000 times", "topo_8p_rome_pcie.xml": "PCIe slot of 3 GB/s"}
+
+
 def topologies(unisono, folder, wrong):
     paths = sorted(glob.glob(os.path.join(folder, "*", "*.xml")))
     for path in paths:
-        found = diagnose(unisono, [path])
-        with open(path, encoding="utf-8") as f:
-            fast = [int(s) for s in re.findall(r'<net [^>]*speed="(\d+)"', f.read()) if int(s) > 3200000]
-        if bool(found) != bool(fast) or (fast and "1000 times" not in found[0]["headline"]):
+        found, lint = diagnose(unisono, [path]), LINT.get(os.path.basename(path))
+        if len(found) != (1 if lint else 0) or (lint and lint not in found[0]["headline"]):
             wrong.append("%s: %s" % (os.path.basename(path), found))
     return len(paths)
 
