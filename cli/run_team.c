@@ -22,6 +22,7 @@
 
 #include "output.h"
 
+#define SAVE_S 0.05           /* ranks often end together: saving takes long, and how they ended is told first */
 #define QUEUE_LIMIT (1u << 20) /* the launcher is behind by this much: ranks wait in write() */
 
 struct member {
@@ -40,7 +41,7 @@ struct run_team {
     bool orphaned;         /* the launcher is gone, or this agent shall go */
     uno_ends *ends;        /* what all ranks here can see of the job's ends; NULL: there is no memory for it */
     struct run_keep *keep; /* NULL: nothing is kept */
-    bool save;             /* a rank ended that should not have */
+    double save_at;        /* a rank ended that should not have; 0 = none did */
     struct member member[];
 };
 
@@ -273,7 +274,8 @@ static void ended(struct run_team *t, int i, int status)
         while (m->out[stream] >= 0 && relay(t, i, stream))
             ;
     keep_ended(t->keep, m->pid, status);
-    t->save = t->save || status != 0;
+    if (t->keep && status != 0)
+        t->save_at = run_now() + SAVE_S;
     m->pid = 0;
     if (m->exec_fd >= 0 && read(m->exec_fd, words, sizeof words) == sizeof words)
         send_end(t, i, words[0], (int)words[1], &seen);
@@ -291,19 +293,44 @@ static void keep_all(struct run_team *t)
             keep_look(t->keep, t->member[i].pid);
 }
 
+/* How a child ended, as waitpid would say it, while the kernel still keeps it. */
+static bool peek(pid_t pid, int *status)
+{
+    siginfo_t si = {0};
+    if (pid <= 0 || waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) != 0 || si.si_pid != pid)
+        return false;
+    *status = si.si_code == CLD_EXITED ? si.si_status << 8 : si.si_status | (si.si_code == CLD_DUMPED ? 0x80 : 0);
+    return true;
+}
+
+/* Collecting a process takes the kernel long, so that all are told of first. */
 static void reap(struct run_team *t)
 {
     int status;
+    for (int i = 0; i < t->job->n; i++)
+        if (peek(t->member[i].pid, &status))
+            ended(t, i, status);
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         for (int i = 0; i < t->job->n; i++)
             if (t->member[i].pid == pid)
                 ended(t, i, status);
-    char text[1200];
-    if (t->keep && t->save)
+    if (t->save_at > 0)
         keep_all(t); /* those who are left may not have been seen yet, and end soon */
-    if (t->keep && t->save && keep_save(t->keep, text, sizeof text))
+}
+
+static void save(struct run_team *t)
+{
+    char text[1200];
+    t->save_at = 0;
+    if (keep_save(t->keep, text, sizeof text))
         wire_send(t->wire, FRAME_NOTE, text, strlen(text), NULL, 0);
-    t->save = false;
+}
+
+/* How long one may wait for something to happen; -1: without end. */
+static int wait_ms(const struct run_team *t)
+{
+    int keep = keep_wait_ms(t->keep), left = (int)((t->save_at - run_now()) * 1000) + 1;
+    return t->save_at == 0 ? keep : left < 0 ? 0 : left < keep ? left : keep;
 }
 
 /* sig: this agent got it; 0: its launcher is gone. Said before it is done, so that nobody takes it for something else. */
@@ -392,8 +419,12 @@ void team_walk(struct run_team *t)
     while (living(t) > 0) {
         if (keep_due(t->keep))
             keep_all(t);
-        walk_once(t, keep_wait_ms(t->keep));
+        if (t->save_at > 0 && run_now() >= t->save_at)
+            save(t);
+        walk_once(t, wait_ms(t));
     }
+    if (t->save_at > 0)
+        save(t);
     char names[300];
     int left = procs_end_descendants(t->orphaned ? 0 : 0.5, names, sizeof names);
     for (int i = 0; i < t->job->n; i++)

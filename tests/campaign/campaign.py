@@ -40,6 +40,11 @@ class Trial:
         self.at = r.randint(6, 200)
         self.shrink = self.cause.group == "death" and self.ranks > 2 and name not in ("comm_abort", "exception")
         self.pid, self.when = 0, 0.0
+        first, self.lost = 0, [self.rank]
+        for _, n in hosts or []: # who ends with that rank
+            if name in ("host", "agent") and first <= self.rank < first + n:
+                self.lost = list(range(first, first + n))
+            first += n
         self.pair = r.sample(hosts, 2) if hosts else None
 
     def env(self):
@@ -49,6 +54,8 @@ class Trial:
              "CAMPAIGN_COUNT": r.choice([16, 256, 1 << 12, 1 << 14]), "UNISONO_STALL": OPTIONS.stall, "UNISONO_TIMEOUT": OPTIONS.stall + 6,
              "UNISONO_SUSPECT": 1.5, "UNISONO_SUSPECT_TIMEOUT": 5, "UNISONO_SHRINK_TIMEOUT": 5,
              "UNISONO_JOIN_TIMEOUT": 3 if self.name == "never_joins" else 60}
+        if self.cause.group == "death" and not self.hosts and r.random() < 0.3:
+            e["UNISONO_SHM_DISABLE"] = 1 # ranks of a host are as strange to each other as those of several
         if self.name == "skip":
             e["CAMPAIGN_PERIOD"] = r.randint(3, 9)
             self.at += 2 * e["CAMPAIGN_PERIOD"]
@@ -76,7 +83,7 @@ class Trial:
         for key, host in zip("ab", self.pair or []):
             words["h" + key] = host[0].rsplit("-", 1)[1]
             words[key] = re.escape(jobs.address(host[0]))
-        return self.cause.named.format(rank=self.rank, peer=self.peer, pid=self.pid, number=self.at + 1, **words)
+        return self.cause.named.format(rank=self.rank, lost="|".join(map(str, self.lost)), peer=self.peer, pid=self.pid, number=self.at + 1, **words)
 
 
 # ---- one trial ----------------------------------------------------------------------------------------------------------------
@@ -108,6 +115,16 @@ def undo(trial):
             pass
 
 
+def otherwise(trial, job):
+    """First errors of ranks that do not say what was done: all have to be told, not only one."""
+    first = {}
+    for _, l in job.lines:
+        found = re.match(r"\[ *(\d+)\] error", l)
+        if found:
+            first.setdefault(int(found.group(1)), l)
+    return [l for l in first.values() if not re.search(trial.pattern(), l)]
+
+
 def after(trial, job, result):
     """How the job ends: all errors, shrunk or not, nothing left."""
     alone = trial.name in ("absent_sleep", "absent_spin", "absent_read", "never_joins") # it never returns by itself
@@ -125,7 +142,10 @@ def after(trial, job, result):
     if trial.name == "comm_abort" and len(errors) >= trial.ranks:
         result["abort_s"] = errors[trial.ranks - 1] - trial.when
     if trial.shrink:
-        result["shrunk"] = sum("] shrunk" in l and l.endswith("of %d" % (trial.ranks - 1)) for _, l in job.lines) == trial.ranks - 1
+        n = trial.ranks - len(trial.lost)
+        result["shrunk"] = sum("] shrunk" in l and l.endswith("of %d" % n) for _, l in job.lines) == n
+    if trial.cause.group == "death":
+        result["otherwise"] = otherwise(trial, job)
     result["left"] = job.left()
 
 
@@ -139,7 +159,7 @@ def observe(trial, job, result):
     job.look()
     inject(trial, job)
     limit = {"death": 10, "mismatch": 10, "stall": OPTIONS.stall + 10, "start": 30, "slow": 30, "cut": 15, "late": 30}[trial.cause.group]
-    found = job.until(lambda: job.said(trial.pattern()), limit)
+    found = job.until(lambda: job.said(trial.pattern(), launcher=False), limit)
     if found:
         result.update(named=True, time_s=max(0.0, found[0] - trial.when), said=found[1])
     else:
@@ -294,10 +314,10 @@ class Progress:
 
 def line_of_trial(r):
     bad = {k: v for k, v in r.get("left", {}).items() if v}
-    return "%-13s %d ranks, %d hosts, rank %d: %s%s%s%s" % (
+    return "%-13s %d ranks, %d hosts, rank %d: %s%s%s%s%s" % (
         r["cause"], r["ranks"], r["hosts"], r["rank"],
         "named in %.2f s" % r["time_s"] if r["named"] else "NOT NAMED (seed %s): %s" % (r["seed"], r["said"]),
-        "; LEFT %s" % bad if bad else "", "; FALSE ALARMS %s" % r["false_alarms"] if r.get("false_alarms") else "",
+        "; LEFT %s" % bad if bad else "", "; OTHERS SAY %s" % r["otherwise"] if r.get("otherwise") else "", "; FALSE ALARMS %s" % r["false_alarms"] if r.get("false_alarms") else "",
         "" if r.get("shrunk", True) else "; NOT SHRUNK")
 
 

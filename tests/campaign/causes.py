@@ -8,13 +8,15 @@ import signal
 import subprocess
 import time
 
-from jobs import Impossible, freeze, in_host, address, legacy, limit_cpu, make_cgroup, read, remove_cgroup, write
+from jobs import Impossible, freeze, in_host, address, legacy, limit_cpu, make_cgroup, parent, read, remove_cgroup, write
 
 Cause = collections.namedtuple("Cause", "what group how named")
 # group: what the time is measured against: death and mismatch at once, stall the stall limit; start, slow, cut, late (it shows at the end).
 # how: worker = by the program itself; else the function HANDS[how]. named: what one sentence must match; {rank}, {peer}, {pid}, {number}
-# (of the operation), {ha} and {hb} (two hosts), {a} and {b} (their addresses) are filled in.
+# (of the operation), {lost} (all ranks that end), {ha} and {hb} (two hosts), {a} and {b} (their addresses) are filled in. What the launcher says
+# does not count, and of a death each rank's error must say it.
 RANK = r"rank {rank}\b[^;]*"
+LOST = r"rank ({lost})\b[^;]*"
 CUT = r"(do not reach each other: nothing was heard for [0-9.]+ s; interface host|no path between .*\(host.* for [0-9.]+ s)"
 PAIR = r"^(?=.*\b{ha}\b)(?=.*\b{hb}\b)(?=.*\b{a}\b)(?=.*\b{b}\b).*" + CUT
 BOTH = r"#{number}: (?=.*rank {rank} %s)(.* %s ){{2}}"
@@ -41,6 +43,8 @@ CAUSES = {
     "oom": Cause("a rank is killed for want of memory", "death", "worker", RANK + r"killed by signal 9[^;]*oom_kill"),
     "kill": Cause("SIGKILL", "death", "kill", RANK + r"killed by signal 9"),
     "children": Cause("SIGKILL of a rank with four children (fork, vfork, clone) that hold what it had open", "death", "kill", RANK + r"killed by signal 9"),
+    "host": Cause("all ranks of a host are killed", "death", "host", LOST + r"killed by signal 9"),
+    "agent": Cause("an agent of the launcher gets SIGTERM", "death", "agent", LOST + r"ended by the agent of unisono run on its host, which was itself ended by signal 15"),
     "comm_abort": Cause("a rank calls uno_comm_abort", "death", "worker", r"UNO_ERR_ABORTED.*rank {rank}\b"),
     "stop": Cause("SIGSTOP", "stall", "stop", r"stuck.*rank {rank} \(pid {pid} .*is stopped.* for [0-9.]+ s"),
     "debugger": Cause("a debugger holds a rank", "stall", "debugger", r"stuck.*rank {rank} \(pid {pid} .*held by a debugger.* for [0-9.]+ s"),
@@ -56,14 +60,25 @@ CAUSES = {
     "cut_down": Cause("a host's link goes down", "cut", "down", r"^(?=.*\b{ha}\b)(?=.*\b{a}\b).*" + CUT),
     "slow_link": Cause("a link is throttled", "slow", "throttle", r"path between (?=.*\b{ha}\b)(?=.*\(host, ).*moves [0-9.]+ [KM]B/s(, expected| .*other paths|; other paths)"),
 }
-NETS = [c for c in CAUSES if c.startswith("cut_") or c == "slow_link"]
-WITNESS = ["stop", "debugger", "freeze", "oom"] # only somebody on the same host sees how a rank stands, or whose memory is at an end
+NETS = [c for c in CAUSES if c.startswith("cut_") or c in ("slow_link", "host", "agent")]
+WITNESS = ["stop", "debugger", "freeze"] # only somebody on the same host sees how a rank stands
 SHORT = ["absent_sleep", "absent_spin", "absent_read", "collective", "count", "type", "root", "op", "skip", "skip_alike", "order", "send", "recv",
          "crossed", "exit0", "status", "abort", "segv", "kill", "children", "comm_abort", "stop", "never_joins", "settings", "version"]
 
 
 def kill(trial, _job):
     os.kill(trial.pid, signal.SIGKILL)
+
+
+def host(trial, job):
+    pids = job.pids()[0]
+    trial.when = time.monotonic()
+    for r in trial.lost:
+        os.kill(pids[r], signal.SIGKILL)
+
+
+def agent(trial, _job):
+    os.kill(parent(trial.pid), signal.SIGTERM)
 
 
 def stop(trial, _job):
@@ -131,7 +146,7 @@ def throttle(trial, _job):
         raise Impossible("tc cannot throttle here") from e
 
 
-HANDS = {"kill": kill, "stop": stop, "debugger": debugger, "freeze": frozen, "starve": starve, "drop": drop, "reject": reject, "down": down,
+HANDS = {"kill": kill, "host": host, "agent": agent, "stop": stop, "debugger": debugger, "freeze": frozen, "starve": starve, "drop": drop, "reject": reject, "down": down,
          "throttle": throttle}
 
 

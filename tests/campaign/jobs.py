@@ -52,6 +52,10 @@ def read(path):
         return ""
 
 
+def parent(pid):
+    return int(re.search(r"^PPid:\s*(\d+)", read("/proc/%d/status" % pid), re.M).group(1))
+
+
 # ---- processes ------------------------------------------------------------------------------------------------------------
 
 def mapped_names():
@@ -114,9 +118,10 @@ class Job:
                 return condition()
             time.sleep(step)
 
-    def said(self, pattern, after=0.0):
-        """The first line that matches, with its time. What the launcher repeats does not count twice."""
-        return next(((t, l) for t, l in list(self.lines) if t >= after and re.search(pattern, l) and not l.startswith("  | ")), None)
+    def said(self, pattern, launcher=True):
+        """The first line that matches, with its time. What the launcher repeats does not count twice. launcher: what it says by itself counts, too."""
+        return next(((t, l) for t, l in list(self.lines) if re.search(pattern, l) and not l.startswith("  | ")
+                     and (launcher or not l.startswith("unisono run:"))), None)
 
     def ready(self):
         return self.until(lambda: sum(" ready " in l for _, l in list(self.lines)) >= self.ranks)
@@ -136,9 +141,9 @@ class Job:
                 rank = [e for e in env if e.startswith(b"UNISONO_RANK=")]
                 with open("/proc/%s/cmdline" % name, "rb") as f:
                     words = f.read().split(b"\0")
-                parent = int(re.search(r"^PPid:\s*(\d+)", read("/proc/%s/status" % name), re.M).group(1))
+                above = parent(int(name))
                 if rank and words[:len(self.program)] == [p.encode() for p in self.program]:
-                    ranks.setdefault(int(rank[0].split(b"=")[1]), {})[int(name)] = parent
+                    ranks.setdefault(int(rank[0].split(b"=")[1]), {})[int(name)] = above
             except (OSError, IndexError, AttributeError):
                 pass
         # Children of a rank carry its environment: the worker is the one whose parent is not of the same rank.

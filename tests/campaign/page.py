@@ -16,6 +16,7 @@ def row(name, of, impossible):
     shrinks = [bool(r["shrunk"]) for r in of if "shrunk" in r]
     return {"cause": name, "what": CAUSES[name].what, "injected": len(of), "named": sum(r["named"] for r in of), "p50_s": middle(times),
             "max_s": max(times, default=None), "silent": sum(r["said"] is None for r in of),
+            "otherwise": sum(len(r.get("otherwise", [])) for r in of),
             "false_alarms": sum(len(r.get("false_alarms", [])) for r in of), "left": sum(sum(r.get("left", {}).values()) for r in of),
             "shrunk": sum(shrinks), "shrinks": len(shrinks), "abort_max_s": max([r["abort_s"] for r in of if "abort_s" in r], default=None),
             "impossible": impossible.get(name)}
@@ -38,6 +39,8 @@ def complaints(options, total):
         limit = {"death": 1.0, "mismatch": 1.0, "stall": options.stall + 1.0}.get(CAUSES[r["cause"]].group)
         if r["named"] != r["injected"]:
             bad.append("%s: %d of %d named right, %d silent" % (r["cause"], r["named"], r["injected"], r["silent"]))
+        if r["otherwise"]:
+            bad.append("%s: %d ranks whose error says something else" % (r["cause"], r["otherwise"]))
         for key in ("false_alarms", "left"):
             if r[key]:
                 bad.append("%s: %d %s" % (r["cause"], r[key], key.replace("_", " ")))

@@ -12,15 +12,11 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "campaign"))
 import jobs  # noqa: E402
-from jobs import Impossible, Job, Nets  # noqa: E402
+from jobs import Impossible, Job, Nets, parent  # noqa: E402
 
 UNISONO, RANK = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1)))
 NETS = None
 AGENT = "the agent of unisono run on its host"
-
-
-def parent(pid):
-    return int(re.search(r"^PPid:\s*(\d+)", jobs.read("/proc/%d/status" % pid), re.M).group(1))
 
 
 KILLED = r"was killed by signal 9 \(SIGKILL\)"
@@ -47,7 +43,7 @@ class Ends(unittest.TestCase):
     def sentences(self, dead, how):
         """Of each survivor the first line of its error that is a sentence about one of these ranks with exactly these words, or None."""
         who = "|".join(r"rank %d \(pid %d on %s\)" % (r, self.pids[r], re.escape(self.names[r])) for r in dead)
-        want = {r: r"^\[%d\] all_reduce: (%s) (%s); all_reduce #\d+ of rank \d+ needs it$" % (r, who, how)
+        want = {r: r"^\[%d\] all_reduce: (%s) (%s); all_reduce #\d+( of rank \d+)? needs it( \(its last finished operation was #\d+\))?$" % (r, who, how)
                 for r in range(len(self.names)) if r not in dead}
         self.job.until(lambda: all(self.job.said(r"^\[%d\] all_reduce: " % r) for r in want), 20)
         return [self.job.said(w) for w in want.values()]
