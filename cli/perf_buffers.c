@@ -23,13 +23,17 @@ long sweep_status_kb(const char *path, const char *field)
     return kb;
 }
 
+static double ranks_here(const struct sweep *s)
+{
+    int hosts = uno_comm_hosts(s->c->all[0]);
+    return ceil((double)s->c->world / (hosts > 0 ? hosts : 1));
+}
+
 /* The largest size whose buffers fit: two a rank, twice that for --limit, all ranks of this host. All crews agree. */
 uno_err sweep_max_bytes(struct sweep *s)
 {
-    int hosts = uno_comm_hosts(s->c->all[0]);
-    double here = ceil((double)s->c->world / (hosts > 0 ? hosts : 1));
     double memory = 1024.0 * (double)sweep_status_kb("/proc/meminfo", "MemAvailable:") * 0.9;
-    double each = here * 2.0 * (s->o->limit ? 2.0 : 1.0);
+    double each = ranks_here(s) * 2.0 * (s->o->limit ? 2.0 : 1.0);
     double max_bytes = (double)s->o->max_bytes;
     while (memory > 0 && max_bytes * each > memory && max_bytes > (double)PAGE)
         max_bytes = floor(max_bytes / 2);
@@ -47,12 +51,12 @@ static size_t last_cache_bytes(void)
     return bytes > 0 ? (size_t)bytes : (size_t)32 << 20;
 }
 
-/* Cold buffers: all ranks' rounds together are twice the last cache, at most 512 MB a buffer. */
+/* Cold buffers: what the ranks of a host send from, and what they receive into, is twice the last cache; at most 512 MB a buffer. */
 static size_t buffer_size(const struct sweep *s)
 {
     size_t bytes = s->max_bytes;
     if (s->o->buffers == BUFFERS_COLD) {
-        size_t round = 2 * last_cache_bytes(), most = (size_t)512 << 20;
+        size_t round = (size_t)(2.0 * (double)last_cache_bytes() / ranks_here(s)), most = (size_t)512 << 20;
         bytes = bytes * 2 > round ? bytes * 2 : round;
         if (bytes > most)
             bytes = most > s->max_bytes ? most : s->max_bytes;
