@@ -31,10 +31,12 @@ static inline uint64_t hash_at(uint64_t key, size_t index)
     return mix(key + index * 0x9e3779b97f4a7c15ull);
 }
 
-/* 0 .. range - 1 */
+/* 0 .. range - 1: the upper half of h * range. */
 static inline uint64_t scaled(uint64_t h, uint64_t range)
 {
-    return (uint64_t)(((unsigned __int128)h * range) >> 64);
+    uint64_t low = UINT32_MAX, b = (h >> 32) * (range & low), c = (h & low) * (range >> 32);
+    uint64_t carry = ((h & low) * (range & low) >> 32) + (b & low) + (c & low);
+    return (h >> 32) * (range >> 32) + (b >> 32) + (c >> 32) + (carry >> 32);
 }
 
 static bool is_complex(int type)

@@ -30,6 +30,17 @@ static inline void prefetch_to_write(const void *p)
 #define NOINLINE __attribute__((noinline)) /* seldom run: kept out of the short function that calls it */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+/* a * b / c, UINT64_MAX if it is more; without 128-bit integers as exact as a long double. */
+static inline uint64_t mul_div(uint64_t a, uint64_t b, uint64_t c)
+{
+#ifdef __SIZEOF_INT128__
+    unsigned __int128 v = (unsigned __int128)a * b / c;
+    return v > UINT64_MAX ? UINT64_MAX : (uint64_t)v;
+#else
+    long double v = (long double)a * b / c;
+    return v >= 0x1p64L ? UINT64_MAX : (uint64_t)v;
+#endif
+}
 
 /* ---- errors (base/err.c) --------------------------------------------------------------------
  * Every failing function sets the calling thread's sentence and returns the code. The sentence says who, where, how

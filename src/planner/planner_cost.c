@@ -188,11 +188,10 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load)
     return err;
 }
 
-/* a * b / 1024 without overflow before the division; saturates far beyond any real time. */
+/* Saturates far beyond any real time, and leaves room to add up. */
 static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
 {
-    unsigned __int128 v = (unsigned __int128)ps_per_kb * bytes / 1024;
-    return v > UINT64_MAX / 4096 ? UINT64_MAX / 4096 : (uint64_t)v;
+    return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX / 4096);
 }
 
 static uint64_t work_ps(const struct topo_costs *c, uint64_t firings, uint64_t copies, uint64_t reduces, uint64_t bytes)
@@ -225,8 +224,8 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t way = l->hops_shm * shm_hop + l->hops_net * net_hop + MAX(work + link, l->relays * relay);
     way = MAX(way, l->turns * held_up + MIN(way, shm_hop + net_hop));
     uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, k), credit_ps(l->messages_net, net_hop, k)));
-    unsigned __int128 all = (unsigned __int128)period * (tiles - 1) + way;
-    return all > UINT64_MAX ? UINT64_MAX : (uint64_t)all;
+    uint64_t rest = mul_div(period, tiles - 1, 1);
+    return rest > UINT64_MAX - way ? UINT64_MAX : rest + way;
 }
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */

@@ -32,8 +32,8 @@ static uno_err run_and_extend(struct sim_input *in, size_t fits, struct sim_resu
     TRY(sim_engine_run(in, &half, &result->critical_rank));
     in->tiles = fits;
     TRY(sim_engine_run(in, &all, &result->critical_rank));
-    unsigned __int128 rest = (unsigned __int128)(all - MIN(half, all)) * (result->tiles - fits) / (fits - fits / 2);
-    result->total_ps = rest > UINT64_MAX - all ? UINT64_MAX : all + (uint64_t)rest;
+    uint64_t rest = mul_div(all - MIN(half, all), result->tiles - fits, fits - fits / 2);
+    result->total_ps = rest > UINT64_MAX - all ? UINT64_MAX : all + rest;
     result->extrapolated = true;
     return UNO_OK;
 }

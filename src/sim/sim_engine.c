@@ -66,8 +66,7 @@ static int host_index(const struct engine *e, int rank)
 
 static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
 {
-    unsigned __int128 v = (unsigned __int128)ps_per_kb * bytes / 1024;
-    return v > UINT64_MAX >> 12 ? UINT64_MAX >> 12 : (uint64_t)v;
+    return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX >> 12);
 }
 
 /* ---- the heap --------------------------------------------------------------------------------------------- */

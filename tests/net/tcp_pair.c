@@ -6,6 +6,7 @@
  *   tcp_pair SELF DIR MODE [bytes each way] [slot bytes] [slots]      MODE: stream ping raw rawping
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -198,10 +199,11 @@ static void report_paths(void)
         struct sock_addr a = {.len = sizeof a.u};
         char text[SOCK_TEXT_BYTES];
         getsockname(net_link->paths[i]->fd, &a.u.sa, &a.len);
-        printf("path %d lane %d from %s: %lu bytes\n", self, net_link->paths[i]->lane, sock_text(&a, text, sizeof text),
+        printf("path %d lane %d from %s: %" PRIu64 " bytes\n", self, net_link->paths[i]->lane, sock_text(&a, text, sizeof text),
                net_link->paths[i]->written);
     }
-    printf("counts %d: writes %lu reads %lu resent %lu duplicates %lu lost %lu\n", self, atomic_load(&proc->counts.writes),
+    printf("counts %d: writes %" PRIu64 " reads %" PRIu64 " resent %" PRIu64 " duplicates %" PRIu64 " lost %" PRIu64 "\n",
+           self, atomic_load(&proc->counts.writes),
            atomic_load(&proc->counts.reads), atomic_load(&proc->counts.resent), atomic_load(&proc->counts.duplicates),
            atomic_load(&proc->counts.paths_lost));
     proc_done(proc);

@@ -536,6 +536,9 @@ static void fork_and_join(void **state)
 static void too_many_tiles(void **state)
 {
     (void)state;
+#if SIZE_MAX <= UINT32_MAX
+    skip(); /* no count is so large */
+#else
     struct choice choice;
     struct exec_program *program = NULL;
     struct request req = {.coll = UNO_ALL_REDUCE, .type = UNO_FLOAT32, .op = UNO_SUM, .count = (size_t)1 << 40};
@@ -547,6 +550,7 @@ static void too_many_tiles(void **state)
     assert_int_equal(exec_compile(&comms[0]->env, &ec, &req, NULL, &program), UNO_OK);
     exec_program_free(program);
     destroy(2);
+#endif
 }
 
 /* A communicator with calls noted in the open group cannot go yet. */
