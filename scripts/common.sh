@@ -28,6 +28,20 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# What only some tests use: fetched where that is possible, else said.
+get_test_packages() {
+    absent=
+    for need in ip:iproute2 spin:spin; do
+        command -v "${need%%:*}" >/dev/null 2>&1 || absent="$absent${need##*:} "
+    done
+    [ -n "$absent" ] || return 0
+    say "installing for tests: $absent"
+    # shellcheck disable=SC2086
+    { command -v apt-get && { [ "$(id -u)" = 0 ] || command -v sudo; } &&
+        DEBIAN_FRONTEND=noninteractive as_root apt-get install -y --no-install-recommends $absent; } >/dev/null 2>&1 ||
+        say "not installed: $absent- tests that need them are skipped"
+}
+
 get_packages() {
     missing=$(missing_packages)
     [ -n "$missing" ] || return 0

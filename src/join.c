@@ -17,7 +17,7 @@ struct join_info {
     uint32_t version, word_bits, uid, processors;
     int32_t pid;
     int32_t launched;          /* as watch_member has it */
-    uint64_t start_ticks;
+    _Alignas(8) uint64_t start_ticks;
     id128 host;                /* equal = same host, if memory can really be mapped */
     uint64_t processor_set;    /* hash of the affinity mask */
     uint64_t settings;         /* hash of everything that ranks must agree on */
@@ -25,6 +25,8 @@ struct join_info {
     char hostname[64];
     struct sock_address_book book;
 };
+/* The first exchange is where ranks learn that their word sizes differ: it has one layout for all. */
+_Static_assert(sizeof(struct join_info) == 520 && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
 
 /* Second exchange: could I map them all? */
 struct join_verdict { uint8_t failed; char text[247]; };
@@ -127,7 +129,8 @@ static uno_err check_versions(const struct joining *j)
             return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs version %u and rank %d (%.60s) version %u of this library",
                            a->hostname, a->version, r, b->hostname, b->version);
         if (a->word_bits != b->word_bits)
-            return err_set(UNO_ERR_MISMATCH, "rank 0 has words of %u bits and rank %d of %u", a->word_bits, r, b->word_bits);
+            return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs a library for words of %u bits and rank %d (%.60s) one for %u; install one build everywhere",
+                           a->hostname, a->word_bits, r, b->hostname, b->word_bits);
     }
     return UNO_OK;
 }

@@ -49,6 +49,10 @@ uno_err sock_tune(int fd);   /* nodelay, keep-alive, non-blocking, close-on-exec
 
 /* Where a process can be reached: what travels at join. */
 #define SOCK_MAX_ADDRS 8
-struct sock_address_book { uint16_t count; struct sock_addr addr[SOCK_MAX_ADDRS]; uint64_t rate_bps[SOCK_MAX_ADDRS]; };
+struct sock_address_book { /* travels */
+    uint16_t count;
+    struct sock_addr addr[SOCK_MAX_ADDRS];
+    _Alignas(8) uint64_t rate_bps[SOCK_MAX_ADDRS];
+};
 
 #endif

@@ -54,7 +54,7 @@ CAUSES = {
                          r"have not joined [^:]*: ([0-9]+(-[0-9]+)?, )*{rank}\b|: rank {rank} was not reached"),
     "settings": Cause("a rank has another setting", "start", "worker", r"UNISONO_CHANNELS=0\b.*rank {rank} .*UNISONO_CHANNELS=3\b"),
     "version": Cause("a rank has another version of the library", "start", "worker", r"rank 0 .*version 100\b.*rank {rank} .*version 200\b"),
-    "word": Cause("a rank has another word size", "start", "worker", r"words of 64 bits.*rank {rank} of 32"),
+    "word": Cause("a rank has another word size", "start", "worker", r"rank 0 .*words of 64 bits.*rank {rank} .*one for 32"),
     "cut_drop": Cause("packets between two hosts vanish", "cut", "drop", PAIR),
     "cut_reject": Cause("packets between two hosts are refused", "cut", "reject", PAIR),
     "cut_down": Cause("a host's link goes down", "cut", "down", r"^(?=.*\b{ha}\b)(?=.*\b{a}\b).*" + CUT),
@@ -158,4 +158,6 @@ def prepare(trial, env):
         trial.undo.append(lambda: remove_cgroup(group))
         env["CAMPAIGN_CGROUP"] = os.path.join(group, "cgroup.procs")
     if trial.name == "word":
-        raise Impossible("there is no C library of another word size to build with")
+        if "CAMPAIGN_WORD_WORKER" not in os.environ:
+            raise Impossible("CAMPAIGN_WORD_WORKER names no campaign_worker that was built for 32 bits")
+        env["CAMPAIGN_OTHER"] = os.environ["CAMPAIGN_WORD_WORKER"]

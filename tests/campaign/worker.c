@@ -345,11 +345,11 @@ int main(void)
     if (is("oom") && number("UNISONO_RANK", -1) == told.rank)
         enter_cgroup();
 #ifndef CAMPAIGN_OTHER_VERSION
-    if (is("version") && number("UNISONO_RANK", -1) == told.rank) {
-        const char *other = getenv("CAMPAIGN_OTHER");
+    const char *other = getenv("CAMPAIGN_OTHER");
+    if (other && number("UNISONO_RANK", -1) == told.rank) { /* of another version, or word size */
         say_cause();
-        if (other)
-            execl(other, other, (char *)NULL);
+        unsetenv("CAMPAIGN_OTHER");
+        execl(other, other, (char *)NULL);
         return 7;
     }
 #endif
