@@ -182,7 +182,7 @@ struct run_keep;
 struct run_keep *keep_new(const struct run_job *job); /* NULL: UNISONO_LEDGER_DIR names no place, or no memory */
 bool keep_due(struct run_keep *keep);                 /* is it time to look again? NULL: never */
 int keep_wait_ms(const struct run_keep *keep);        /* how long one may wait for something else until then; -1: without end */
-void keep_look(struct run_keep *keep, pid_t pid);
+bool keep_look(struct run_keep *keep, pid_t pid); /* false: it has not joined */
 void keep_ended(struct run_keep *keep, pid_t pid, int status); /* NULL is allowed, here and below */
 bool keep_save(struct run_keep *keep, char *text, size_t text_bytes); /* true: it failed for the first time, and text says why */
 const char *keep_path(const struct run_keep *keep);   /* what was saved; "" = nothing */

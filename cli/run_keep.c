@@ -70,10 +70,11 @@ int keep_wait_ms(const struct run_keep *k)
     return !k ? -1 : eager(k) ? (int)(EAGER_LOOK_S * 1000) : 100;
 }
 
-void keep_look(struct run_keep *k, pid_t pid)
+bool keep_look(struct run_keep *k, pid_t pid)
 {
-    if (uno_keeper_look(k->keeper, (int)pid) != UNO_OK)
-        k->unseen = true; /* not joined yet, or no program of this library */
+    bool seen = uno_keeper_look(k->keeper, (int)pid) == UNO_OK;
+    k->unseen = k->unseen || !seen; /* not joined yet, or no program of this library */
+    return seen;
 }
 
 void keep_ended(struct run_keep *k, pid_t pid, int status)

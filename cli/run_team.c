@@ -224,8 +224,10 @@ struct run_team *team_start(struct run_wire *wire, const struct run_job *job, co
         return NULL;
     *t = (struct run_team){.wire = wire, .job = job, .addr = addr, .listen_fd = listen_fd, .master_port = master_port,
                            .binding = binding};
+    t->keep = keep_new(job);
     if (uno_ends_new(job->size, &t->ends) != UNO_OK)
         t->ends = NULL;
+    uno_ends_ask(t->ends, t->keep ? SIGCHLD : 0);
     for (int i = 0; i < job->n; i++)
         t->member[i] = (struct member){.out = {-1, -1}, .exec_fd = -1};
     sigset_t set;
@@ -289,8 +291,8 @@ static void ended(struct run_team *t, int i, int status)
 static void keep_all(struct run_team *t)
 {
     for (int i = 0; i < t->job->n; i++)
-        if (t->member[i].pid > 0)
-            keep_look(t->keep, t->member[i].pid);
+        if (t->member[i].pid > 0 && keep_look(t->keep, t->member[i].pid))
+            uno_ends_looked(t->ends, t->job->first + i);
 }
 
 /* How a child ended, as waitpid would say it, while the kernel still keeps it. */
@@ -307,14 +309,15 @@ static bool peek(pid_t pid, int *status)
 static void reap(struct run_team *t)
 {
     int status;
+    bool joined = t->keep != NULL; /* nobody has ended: then somebody has joined (uno_ends_ask) */
     for (int i = 0; i < t->job->n; i++)
         if (peek(t->member[i].pid, &status))
             ended(t, i, status);
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0; joined = false)
         for (int i = 0; i < t->job->n; i++)
             if (t->member[i].pid == pid)
                 ended(t, i, status);
-    if (t->save_at > 0)
+    if (joined || t->save_at > 0)
         keep_all(t); /* those who are left may not have been seen yet, and end soon */
 }
 
@@ -415,7 +418,6 @@ static void walk_once(struct run_team *t, int timeout_ms)
 
 void team_walk(struct run_team *t)
 {
-    t->keep = keep_new(t->job);
     while (living(t) > 0) {
         if (keep_due(t->keep))
             keep_all(t);

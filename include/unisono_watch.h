@@ -102,11 +102,15 @@ typedef struct uno_end {           /* of one process; plain data that may travel
     int32_t oom_kill;              /* 1: memory.events of its cgroup has counted an oom_kill for it */
     char cgroup[256];              /* which one; "" = not known */
 } uno_end;
-/* For a job of `size` processes, also those of other hosts. UNO_ERR_ARG, UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
+/* For a job of `size` processes, also those of other hosts; elsewhere NULL is allowed and does nothing. UNO_ERR_ARG, UNO_ERR_MEMORY, UNO_ERR_SYSTEM. */
 UNO_API uno_err uno_ends_new(int size, uno_ends **ends) UNO_MUST_CHECK;
-/* The descriptor to be inherited, close-on-exec here; it belongs to *ends. -1: ends is NULL. */
+/* The descriptor to be inherited, close-on-exec here; it belongs to *ends. NULL: -1. */
 UNO_API int uno_ends_fd(const uno_ends *ends);
-/* The caller is about to kill all its children, since `signal` ended it, or, 0, since it lost its launcher. NULL is allowed, here and below. */
+/* Children that have joined send the caller this signal, SIGCHLD for one, and wait for uno_ends_looked, 50 ms at most: so a keeper sees also those
+ * that end at once. Before the children are started; 0 = no. */
+UNO_API void uno_ends_ask(uno_ends *ends, int signal);
+UNO_API void uno_ends_looked(uno_ends *ends, int rank); /* uno_keeper_look has found that child's job */
+/* The caller is about to kill all its children, since `signal` ended it, or, 0, since it lost its launcher. */
 UNO_API void uno_ends_begin(uno_ends *ends, int signal);
 /* The caller has collected its child pid, which was UNISONO_RANK=rank: it stands in the table, and *end is what other hosts should be told. */
 UNO_API void uno_ends_seen(uno_ends *ends, int rank, int pid, int status, uno_end *end);

@@ -98,6 +98,18 @@ int uno_ends_fd(const uno_ends *ends)
     return ends ? ends_fd((const struct ends *)ends) : -1;
 }
 
+void uno_ends_ask(uno_ends *ends, int signal)
+{
+    if (ends)
+        ends_ask((struct ends *)ends, signal);
+}
+
+void uno_ends_looked(uno_ends *ends, int rank)
+{
+    if (ends)
+        ends_looked((struct ends *)ends, rank);
+}
+
 void uno_ends_begin(uno_ends *ends, int signal)
 {
     if (ends)

@@ -320,8 +320,10 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
     if (w->epoll < 0)
         return err_sys("the steward cannot make its epoll descriptor");
     w->ends = opt->cfg ? ends_open(opt->cfg->ends_fd) : NULL;
-    if (opt->board)
+    if (opt->board) {
         ends_note(w->ends, w->members[opt->rank].launched, opt->board->page->cgroup, opt->board->page->oom_kills);
+        ends_show(w->ends, w->members[opt->rank].launched);
+    }
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(int64_t)TAG_BELL};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->bell, &ev) != 0)
         return err_sys("the steward cannot wait for its eventfd");

@@ -204,6 +204,8 @@ struct ends;
 struct uno_end;
 uno_err ends_new(int size, struct ends **ends);
 int ends_fd(const struct ends *ends);
+void ends_ask(struct ends *ends, int signal);
+void ends_looked(struct ends *ends, int rank);
 void ends_begin(struct ends *ends, int signal);
 void ends_seen(struct ends *ends, int rank, int pid, int status, struct uno_end *end); /* ends NULL: only *end is filled */
 uno_err ends_put(struct ends *ends, const struct uno_end *end);

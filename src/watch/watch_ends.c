@@ -23,11 +23,13 @@
 
 #define ENDS_MAGIC 0x73646e656f6e7531ull
 #define MOST_RANKS (1 << 20)
+#define SHOW_NS 50000000ull /* so long a launcher has to look */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 struct ends_noted { uint64_t oom_kills; char cgroup[sizeof((uno_end *)0)->cgroup]; }; /* cgroup: "" = nothing was noted */
 struct ends_entry {
     _Atomic uint32_t there;      /* release, after end; pairs with the acquire in ends_find */
+    _Atomic uint32_t looked;     /* the launcher has seen what the process shows of itself. Relaxed: nothing is passed through it */
     uno_end end;
     struct ends_noted noted;     /* by the rank */
 };
@@ -35,6 +37,7 @@ struct ends_page {
     uint64_t magic;
     uint32_t version;
     int32_t size;
+    int32_t pid, ask;            /* of the launcher's process, and the signal that wakes it; 0 = it does not ask */
     _Atomic uint32_t changes;    /* release, after what changed */
     _Atomic uint32_t begun;      /* 0 = no; 1 + signal. Relaxed: it stands before the signals that follow from it */
     struct ends_entry entry[];
@@ -82,6 +85,18 @@ uno_err ends_new(int size, struct ends **ends)
 int ends_fd(const struct ends *e)
 {
     return e->fd;
+}
+
+void ends_ask(struct ends *e, int signal)
+{
+    e->page->pid = getpid();
+    e->page->ask = signal;
+}
+
+void ends_looked(struct ends *e, int rank)
+{
+    if (rank >= 0 && rank < e->page->size)
+        atomic_store_explicit(&e->page->entry[rank].looked, 1, memory_order_relaxed);
 }
 
 static void changed(struct ends *e)
@@ -217,6 +232,17 @@ void ends_note(const struct ends *e, int launched, const char *cgroup, uint64_t 
     off_t at = (off_t)((const char *)&e->page->entry[launched].noted - (const char *)e->page);
     if (pwrite(e->fd, &noted, sizeof noted, at) != (ssize_t)sizeof noted)
         LOG(LOG_INFO, LOG_WATCH, "the launcher will not know whether memory was the reason when this process is killed: %s", strerror(errno));
+}
+
+/* Only the parent is signalled: in another pid namespace the number is somebody else's. */
+void ends_show(const struct ends *e, int launched)
+{
+    int ask = e && launched >= 0 && launched < e->page->size ? e->page->ask : 0;
+    if (ask <= 0 || ask >= NSIG || getppid() != e->page->pid || kill(e->page->pid, ask) != 0)
+        return;
+    const struct ends_entry *own = &e->page->entry[launched];
+    for (uint64_t until = clock_ns() + SHOW_NS; !atomic_load_explicit(&own->looked, memory_order_relaxed) && clock_ns() < until;)
+        usleep(100);
 }
 
 uint32_t ends_changes(const struct ends *e)

@@ -16,6 +16,8 @@ void ends_close(struct ends *e); /* NULL is allowed */
 /* The calling process, to which the launcher gave the number `launched`, says whose memory.events count its kills, and how many so
  * far: only it knows where it went, and after a SIGKILL nobody does. Nothing where there is no such number. */
 void ends_note(const struct ends *e, int launched, const char *cgroup, uint64_t oom_kills);
+/* A launcher that asks for it sees what this process shows of itself before it can end: wakes it, and waits for a moment. */
+void ends_show(const struct ends *e, int launched);
 /* Changes whenever something new stands there. e may be NULL, here and below. */
 uint32_t ends_changes(const struct ends *e);
 /* What is told of the process that the launcher gave this number, if that is process pid. false: nothing (yet). */

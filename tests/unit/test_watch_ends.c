@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base_config.h"
@@ -183,6 +184,47 @@ static void what_is_no_table_is_not_used(void **state)
     assert_int_equal(ends_new(0, &table), UNO_ERR_ARG);
 }
 
+static volatile sig_atomic_t woken;
+
+static void on_wake(int sig)
+{
+    (void)sig;
+    woken = 1;
+}
+
+static void who_joins_waits_for_a_launcher_that_asks(void **state)
+{
+    (void)state;
+    signal(SIGUSR1, on_wake);
+    for (int asks = 0; asks < 3; asks++) { /* not at all; it asks and looks; it asks and does not look */
+        ends_ask(table, asks ? SIGUSR1 : 0);
+        woken = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            struct ends *reader = ends_open(number);
+            uint64_t since = clock_ns();
+            ends_show(reader, asks);
+            ends_show(reader, -1);
+            ends_show(NULL, 0);
+            _exit(!reader ? 1 : clock_ns() - since < 50000000 ? 2 : 3);
+        }
+        int status = 0;
+        while (asks == 1 && !woken)
+            usleep(100);
+        if (asks == 1)
+            ends_looked(table, 1);
+        while (waitpid(child, &status, 0) != child)
+            ;
+        assert_int_equal(woken, asks > 0);
+        assert_true(WIFEXITED(status));
+        assert_true(WEXITSTATUS(status) == (asks == 2 ? 3 : 2) || (asks == 1 && WEXITSTATUS(status) == 3)); /* woken late */
+    }
+    signal(SIGUSR1, SIG_DFL);
+    struct ends *reader = ends_open(number);
+    ends_show(reader, 0); /* by who is no child: it would be killed */
+    ends_close(reader);
+}
+
 /* ---- a steward --------------------------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -308,7 +350,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(what_is_told_is_found), CASE(an_agent_that_ends_its_ranks_says_so), CASE(other_hosts_are_put_and_nonsense_is_not),
-        CASE(one_kill_for_want_of_memory_explains_one_end), CASE(what_is_no_table_is_not_used),
+        CASE(one_kill_for_want_of_memory_explains_one_end), CASE(what_is_no_table_is_not_used), CASE(who_joins_waits_for_a_launcher_that_asks),
         CASE(closed_connections_and_the_launcher_s_word), CASE(the_launcher_s_word_alone_is_no_death_yet), CASE(its_hub_has_the_first_word)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
