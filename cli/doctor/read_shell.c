@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * read_shell.c - environment listings and the files in which people set variables: shell, Slurm, mpirun options, Python, YAML, Dockerfiles.
- * Nothing is expanded and nothing is run. Commands are in read_launch.c.
+ * Nothing is expanded and nothing is run. Commands are in read_launch.c, other places where variables are set in read_config.c.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -263,7 +263,13 @@ static bool commands(struct model *m, struct shell_state *st, const struct line 
 /* Cheap: can this line be for this reader? */
 static bool worth(const char *s)
 {
-    return *s == '#' || strchr(s, '=') || strchr(s, ':') || strchr(s, '$') || has(s, "srun") || has(s, "run ") || has(s, "python") || begins(s, "for ") || begins(s, "done") || has(s, "setenv") || begins(s, "ENV ");
+    return *s == '#' || strchr(s, '=') || strchr(s, ':') || strchr(s, '$') || has(s, "srun") || has(s, "run ") || has(s, "python") || begins(s, "for ") || begins(s, "done") || has(s, "setenv") || begins(s, "ENV ") || begins(s, "set -") || has(s, "environ");
+}
+
+/* Of all lines of a log few name a variable. */
+static bool may_be_config(const char *s)
+{
+    return has(s, "NCCL") || has(s, "RCCL") || has(s, "GLOO_") || has(s, "TORCH_") || has(s, "UNISONO_") || has(s, "UCX_") || has(s, "FI_") || has(s, "HSA_") || has(s, "CUDA_") || has(s, "MASTER_") || has(s, "OMP_") || has(s, "HIP_");
 }
 
 static bool read_line(struct model *m, struct context *c, const struct line *l)
@@ -278,8 +284,10 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         s = skip_blanks(s + 2);
     size_t n = strlen(s);
     bool goes_on = n && s[n - 1] == '\\';
-    if (batch(m, l, s))
+    if (batch(m, l, s)) {
+        shell_config(m, l, s);
         return true;
+    }
     if (*s == '#') {
         hopes(m, l, s);
         return false;
@@ -300,7 +308,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     struct line at = *l;
     at.number = st->first_line;
     at.raw = st->used_lines > 1 ? model_words(m, st->joined) : l->raw;
-    if (python(m, &at, st->joined) || yaml(m, st, &at, st->joined))
+    if (python(m, &at, st->joined) || yaml(m, st, &at, st->joined) || (may_be_config(st->joined) && shell_config(m, &at, st->joined)))
         return true;
     return commands(m, st, &at, st->joined);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shell.h - what the two files of the reader of scripts share. */
+/* shell.h - what the three files of the reader of scripts share. */
 #ifndef UNO_DOCTOR_SHELL_H
 #define UNO_DOCTOR_SHELL_H
 
@@ -18,6 +18,9 @@ struct shell_state {
 bool shell_wanted(const char *name, size_t bytes);
 
 void shell_setting(struct model *m, const struct line *l, const char *name, size_t name_bytes, const char *value, size_t value_bytes, const char *how, bool blank);
+
+/* Variables in dictionaries, in options of containers and launchers, in units and lists (read_config.c). True = the line was nothing else. */
+bool shell_config(struct model *m, const struct line *l, const char *text);
 
 /* Read a command line: launchers in their order, their options, loops, what is put in the background. True = it is one. */
 bool shell_command(struct model *m, struct shell_state *s, const struct line *l, const char *text);

@@ -113,6 +113,20 @@ class Input(unittest.TestCase):
             self.assertEqual(p.returncode, 1)
             self.assertIn("is read as 8", p.stdout)
 
+    def test_variables_are_found_wherever_people_set_them(self):
+        """One wrong value a way; NCCL_DEBUG_SUBSYS beside it is right, and says nothing."""
+        for text in ("runtime_env:\n  env_vars:\n    NCCL_DEBUG: WARNING\n", "env:\n- name: NCCL_DEBUG\n  value: \"WARNING\"\n", "        - {name: NCCL_DEBUG, value: WARNING}\n",
+                     "ray job submit --runtime-env-json '{\"env_vars\": {\"NCCL_DEBUG\": \"WARNING\"}}' -- python x.py\n", "ray.init(runtime_env={\"env_vars\": {\"NCCL_DEBUG\": \"WARNING\"}})\n",
+                     "os.environ.setdefault(\"NCCL_DEBUG\", \"WARNING\")\n", "os.environ['NCCL_DEBUG'] = 'WARNING'\n", "subprocess.run(cmd, env={**os.environ, 'NCCL_DEBUG': 'WARNING'})\n",
+                     "environment:\n  - NCCL_DEBUG=WARNING\n", "#SBATCH --export=ALL,NCCL_DEBUG=WARNING\n", "srun --export=ALL,NCCL_DEBUG=WARNING,NCCL_IB_HCA=mlx5_0 python t.py\n",
+                     "docker run --gpus all -e NCCL_DEBUG=WARNING -e NCCL_DEBUG_SUBSYS=INIT image\n", "docker run \\\n  --env=NCCL_DEBUG=WARNING \\\n  image\n", "kubectl set env deploy/x NCCL_DEBUG=WARNING\n",
+                     "Environment=\"NCCL_DEBUG=WARNING\" \"NCCL_DEBUG_SUBSYS=INIT\"\n", "set -gx NCCL_DEBUG WARNING\n", "horovodrun -x NCCL_DEBUG=WARNING -np 8 python t.py\n",
+                     "mpirun -x NCCL_DEBUG=WARNING app\n", "ENV NCCL_DEBUG=WARNING\n", "ENV NCCL_DEBUG WARNING\n", "setenv NCCL_DEBUG WARNING\n", "env NCCL_DEBUG=WARNING srun python t.py\n"):
+            findings = json.loads(doctor("-", "--json", text=text).stdout)["findings"]
+            self.assertTrue(findings and "NCCL_DEBUG=WARNING" in findings[0]["explanation"], (text, findings))
+            healthy = doctor("-", "--json", text=text.replace("WARNING", "WARN"))
+            self.assertEqual(json.loads(healthy.stdout)["findings"], [], text)
+
     def test_bad_option(self):
         p = doctor("--no-such")
         self.assertEqual(p.returncode, 2)
