@@ -62,6 +62,7 @@ struct model {
     size_t string_slots, string_count;
     struct fact **facts;
     size_t fact_slots;
+    struct topo_kept *topologies; /* paths.c keeps here what it found of each topology file */
 };
 
 #define EACH_FACT(model, kind, f) for (const struct fact *f = (model)->first[kind]; f; f = f->next)

@@ -27,6 +27,8 @@ struct edge {
 struct graph {
     struct node nodes[NODES];
     struct edge edges[LINKS];
+    struct topo_gpu gpus[TOPO_GPUS];
+    struct topo_net nets[TOPO_NETS];
     int node_count, edge_count;
     bool full;
 };
@@ -179,7 +181,7 @@ static void add_gpu(struct graph *g, struct model *m, struct topo *t, int node, 
 static void add_devices(struct graph *g, struct model *m, struct topo *t)
 {
     EACH_FACT(m, F_XML_PCI, p) {
-        if (!of(t, p))
+        if (!of(t, p) || g->full)
             continue;
         const struct fact *gpu = gpu_at(m, t, p->name);
         int64_t base = p->b >> 8;
@@ -312,9 +314,9 @@ static void fill(const struct graph *g, struct topo *t)
         paths_from(g, i, to);
         for (int k = 0; k < g->node_count; k++)
             if (g->nodes[k].kind == NODE_GPU)
-                t->between[a][g->nodes[k].at] = to[k];
+                *path_between(t, a, g->nodes[k].at) = to[k];
             else if (g->nodes[k].kind == NODE_NET)
-                t->to_net[a][g->nodes[k].at] = to[k];
+                *path_to_net(t, a, g->nodes[k].at) = to[k];
     }
     free(to);
 }
@@ -326,34 +328,66 @@ static void nearest_nets(struct topo *t)
         struct topo_gpu *k = &t->gpus[g];
         const struct path *best = NULL;
         for (int n = 0; n < t->net_count; n++) {
-            const struct path *p = &t->to_net[g][n];
+            const struct path *p = path_to_net(t, g, n);
             if (p->kind != PATH_NONE && (!best || p->gbs > best->gbs || (p->gbs == best->gbs && p->kind < best->kind)))
                 best = p;
         }
         for (int n = 0; best && n < t->net_count; n++)
-            if (t->to_net[g][n].gbs == best->gbs && t->to_net[g][n].kind == best->kind)
+            if (path_to_net(t, g, n)->gbs == best->gbs && path_to_net(t, g, n)->kind == best->kind)
                 k->nets[k->net_count++] = n;
     }
 }
 
-const struct topo *topo_of(struct model *m, const struct fact *xml)
+/* Several rules and the report ask for the same. */
+struct topo_kept {
+    const struct fact *xml;
+    const struct topo *topo;
+    struct topo_kept *next;
+};
+
+/* What was collected in the graph becomes the model's, no larger than it is. */
+static void settle(struct model *m, const struct graph *g, struct topo *t)
+{
+    size_t gpus = (size_t)t->gpu_count, nets = (size_t)t->net_count;
+    t->gpus = model_alloc(m, gpus * sizeof *t->gpus);
+    t->nets = model_alloc(m, (nets + 1) * sizeof *t->nets);
+    t->between = model_alloc(m, gpus * gpus * sizeof *t->between);
+    t->to_net = model_alloc(m, (gpus * nets + 1) * sizeof *t->to_net);
+    memcpy(t->gpus, g->gpus, gpus * sizeof *t->gpus);
+    memcpy(t->nets, g->nets, nets * sizeof *t->nets);
+    fill(g, t);
+    nearest_nets(t);
+}
+
+static const struct topo *find_paths(struct model *m, const struct fact *xml)
 {
     struct graph *g = calloc(1, sizeof *g);
     struct topo *t = model_alloc(m, sizeof *t);
-    *t = (struct topo){.file = xml->file, .fact = xml, .rccl = xml->a == 2, .told = xml->b > 0, .hwloc = same_text(xml->value, "hwloc")};
     if (!g)
         return NULL;
+    *t = (struct topo){.file = xml->file, .fact = xml, .rccl = xml->a == 2, .told = xml->b > 0, .hwloc = same_text(xml->value, "hwloc"), .gpus = g->gpus, .nets = g->nets};
     add_cpus(g, m, t);
     add_devices(g, m, t);
     add_nets(g, m, t);
     add_links(g, m, t);
     bool good = t->gpu_count > 0 && !g->full;
-    if (good) {
-        fill(g, t);
-        nearest_nets(t);
-    }
+    if (good)
+        settle(m, g, t);
     free(g);
     return good ? t : NULL;
+}
+
+const struct topo *topo_of(struct model *m, const struct fact *xml)
+{
+    struct topo_kept *k = m->topologies;
+    while (k && k->xml != xml)
+        k = k->next;
+    if (k)
+        return k->topo;
+    k = model_alloc(m, sizeof *k);
+    *k = (struct topo_kept){xml, find_paths(m, xml), m->topologies};
+    m->topologies = k;
+    return k->topo;
 }
 
 /* ---- words -------------------------------------------------------------------------------------------------------------------------------------------- */
@@ -387,5 +421,5 @@ bool path_direct(const struct topo *t, const struct path *p)
 
 bool path_gpudirect(const struct topo *t, int gpu, int net)
 {
-    return t->gpus[gpu].gdr && t->nets[net].gdr && t->to_net[gpu][net].kind <= (t->rccl && t->rome ? PATH_PHB : PATH_PXB);
+    return t->gpus[gpu].gdr && t->nets[net].gdr && path_to_net(t, gpu, net)->kind <= (t->rccl && t->rome ? PATH_PHB : PATH_PXB);
 }

@@ -39,10 +39,13 @@ struct topo {
     const struct fact *fact; /* F_XML */
     bool rccl, hwloc, amd_cpu, rome, told; /* told: <gpu> elements stand in the file; without, GPUs are known by their PCI class */
     int gpu_count, net_count, numa_count;
-    struct topo_gpu gpus[TOPO_GPUS];
-    struct topo_net nets[TOPO_NETS];
-    struct path between[TOPO_GPUS][TOPO_GPUS], to_net[TOPO_GPUS][TOPO_NETS];
+    struct topo_gpu *gpus;
+    struct topo_net *nets;
+    struct path *between, *to_net; /* see below */
 };
+
+static inline struct path *path_between(const struct topo *t, int gpu, int other) { return &t->between[gpu * t->gpu_count + other]; }
+static inline struct path *path_to_net(const struct topo *t, int gpu, int net) { return &t->to_net[gpu * t->net_count + net]; }
 
 /* Memory is the model's. NULL when the file has no GPU, or more than fit. */
 const struct topo *topo_of(struct model *m, const struct fact *xml);

@@ -337,7 +337,22 @@ static bool plugin(struct model *m, const struct nccl_line *n)
     return add(m, f);
 }
 
+/* The plugin that carries NCCL over libfabric (aws-ofi-nccl). */
+static bool over_libfabric(struct model *m, const struct nccl_line *n)
+{
+    int64_t code = 0;
+    if (!has(n->msg, "NET/OFI") || !(has(n->msg, "completed with error") || (has(n->msg, "RC: ") && n->warn)))
+        return false;
+    (void)scan(n->msg, "RC: %d", &code);
+    struct fact f = nccl_fact(n, F_LIBFABRIC);
+    f.name = model_words(m, skip_blanks(strstr(n->msg, "NET/OFI") + 7));
+    f.a = code < 0 ? -code : code;
+    f.extra = has(n->msg, "completed with error") ? "completion" : "setup";
+    f.value = "NET/OFI";
+    return add(m, f);
+}
+
 bool nccl_network(struct model *m, const struct nccl_line *n)
 {
-    return chosen(m, n) || mixed_counts(m, n) || rdma(m, n) || connect_failed(m, n) || bootstrap_said(m, n) || shared_memory(m, n) || gpu(m, n) || plugin(m, n);
+    return chosen(m, n) || mixed_counts(m, n) || rdma(m, n) || over_libfabric(m, n) || connect_failed(m, n) || bootstrap_said(m, n) || shared_memory(m, n) || gpu(m, n) || plugin(m, n);
 }

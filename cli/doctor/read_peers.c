@@ -109,6 +109,30 @@ static bool others(struct model *m, const struct line *l, const char *s)
     return false;
 }
 
+/* "libfabric:4711:1700000000::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: ..."; older ones lack the empty field. Most warnings are
+ * about what a provider cannot do, which is no fault; what is kept says that a transfer failed or that nothing was found. */
+static bool libfabric(struct model *m, const struct line *l, const char *s)
+{
+    const char *at = strstr(s, "libfabric:"), *level = at ? strstr(at, "<warn>") : NULL;
+    struct span pid, time, provider, part;
+    int64_t number = 0;
+    if (!level && at)
+        level = strstr(at, "<error>");
+    if (!level || !(scan(at, "libfabric:%t:%t::%t:%t:", &pid, &time, &provider, &part) || scan(at, "libfabric:%t:%t:%t:%t:", &pid, &time, &provider, &part)))
+        return false;
+    const char *words = skip_blanks(strchr(level, '>') + 1);
+    bool failed = has(words, "err: ") || has(words, "prov_err"), none = has(words, "output empty list") || has(words, "No eligible") || has(words, "no data available") || has(words, "No data available"), memory = has(words, "Cannot allocate memory");
+    if (!failed && !none && !memory)
+        return true;
+    (void)(scan(words, "err: %d", &number) || scan(words, "error %d", &number));
+    struct fact f = fact_at(l, memory ? F_REGISTER : F_LIBFABRIC);
+    f.name = memory ? "libfabric" : model_words(m, words);
+    f.value = memory ? "Cannot allocate memory" : model_string(m, provider.p, provider.n);
+    f.a = memory ? 0 : number;
+    f.extra = memory ? "" : none ? "setup" : "completion";
+    return add(m, f);
+}
+
 /* "[n3:10233] MCW rank 0 bound to socket 0[core 0[hwt 0-1]]: [BB/../..][../..]" */
 static bool binding(struct model *m, const struct line *l, const char *s)
 {
@@ -131,6 +155,8 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     if ((has(s, "[") && (gloo_connection(m, l, s))) || (has(s, "loo") && gloo_setup(m, l, s)) || (has(s, "Unable to ") && gloo_setup(m, l, s)))
         return true;
     if (has(s, "Timed out waiting") && gloo_connection(m, l, s))
+        return true;
+    if (has(s, "libfabric:") && libfabric(m, l, s))
         return true;
     return (has(s, "missing ranks") || has(s, "UCX ")) ? others(m, l, s) : has(s, " bound to ") && binding(m, l, s);
 }

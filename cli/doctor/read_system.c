@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read_system.c - what machines say of themselves: kernel messages, limits, name files, interfaces, RDMA ports, PCIe bridges, services.
+ * read_system.c - what machines say of themselves: limits, name files, interfaces, PCIe bridges, services. Kernel messages are in
+ * read_kernel.c, RDMA ports in read_rdma.c.
  * A pasted command ("$ ulimit -l") says what its output is, where the output alone does not.
  */
 #include <ctype.h>
@@ -14,7 +15,6 @@ struct system_state {
     char command[256];   /* the last pasted command */
     int answers;         /* lines of output since */
     char bridge[24];     /* lspci: the bridge whose capabilities come */
-    char hca[64];        /* ibv_devinfo: the device whose ports come */
     char names[8][64];   /* files that `cat` was given, for its lines of output */
     int name_count, gpu;
 };
@@ -28,53 +28,6 @@ static bool add(struct model *m, struct fact f)
 static const char *keep(struct model *m, struct span s)
 {
     return model_string(m, s.p, s.n);
-}
-
-/* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
-
-static bool kernel(struct model *m, const struct line *l, const char *s)
-{
-    struct span name, word;
-    int64_t pid, xid;
-    struct fact f;
-    if (scan(s, "Killed process %d (%t)", &pid, &name) || (scan(s, "oom-kill:%*task=%t,pid=%d", &name, &pid))) {
-        f = fact_at(l, F_KILLED);
-        f.rank = NOBODY;
-        f.pid = pid;
-        f.name = keep(m, name);
-        f.value = has(s, "emory cgroup") || has(s, "CONSTRAINT_MEMCG") ? "cgroup" : "machine";
-        return add(m, f);
-    }
-    if (has(s, "Xid") && scan(s, "Xid (PCI:%t): %d", &word, &xid)) {
-        const char *comma = strchr(word.p + word.n, ',');
-        f = fact_at(l, F_XID);
-        f.a = xid;
-        f.name = keep(m, word);
-        f.value = comma ? model_words(m, skip_blanks(comma + 1)) : "";
-        return add(m, f);
-    }
-    if (has(s, "AER:") || has(s, "PCIe Bus Error")) {
-        f = fact_at(l, F_AER);
-        f.name = scan(s, "pcieport %w", &word) ? model_string(m, word.p, word.n - (word.p[word.n - 1] == ':')) : "";
-        f.value = has(s, "Uncorrect") || has(s, "Fatal") ? "uncorrected" : "corrected";
-        return add(m, f);
-    }
-    if (has(s, "mlx5_core") && (has(s, "Link down") || has(s, "link down") || has(s, "port_module") || has(s, "Port module event"))) {
-        f = fact_at(l, F_LINK_EVENT);
-        f.name = scan(s, "mlx5_core %w", &word) ? keep(m, word) : "";
-        f.value = model_words(m, s);
-        return add(m, f);
-    }
-    return false;
-}
-
-static bool cmdline(struct model *m, const struct line *l, const char *s)
-{
-    if (!begins(s, "BOOT_IMAGE=") && !scan(s, "Command line: BOOT_IMAGE="))
-        return false;
-    struct fact f = fact_at(l, F_CMDLINE);
-    f.value = model_words(m, s);
-    return add(m, f);
 }
 
 /* ---- PCIe ------------------------------------------------------------------------------------------------------------------------- */
@@ -143,18 +96,25 @@ static bool ip_addr(struct model *m, const struct line *l, const char *s)
     if (n && n < 20 && (begins(state, "UP ") || begins(state, "UNKNOWN ") || begins(state, "DOWN"))) {
         const char *a = skip_blanks(state + strcspn(state, " \t"));
         size_t k = strcspn(a, "/ ");
-        if (begins(state, "DOWN")) {
-            struct fact f = fact_at(l, F_PORT_STATE);
-            f.name = model_string(m, s, strcspn(s, "@ \t"));
-            f.value = "DOWN";
-            return add(m, f);
-        }
+        if (begins(state, "DOWN"))
+            return true;
         if (!is_address(a, k))
             return false;
         struct fact f = fact_at(l, F_INTERFACE);
         f.name = model_string(m, s, strcspn(s, "@ \t"));
         f.value = model_string(m, a, k);
         return add(m, f);
+    }
+    int64_t mtu;
+    const char *flags = strstr(s, ": <"), *name = s + (isdigit((unsigned char)*s) ? strcspn(s, " ") + 1 : 0); /* the number may have been taken for a task's */
+    if (flags && flags > name && flags - name < 24 && scan(flags, "mtu %d", &mtu)) { /* "2: eth0: <BROADCAST,UP,LOWER_UP> mtu 9000 ..." */
+        struct fact f = fact_at(l, F_HOST_LINK);
+        f.name = model_string(m, name, strcspn(name, "@: "));
+        f.a = mtu;
+        f.b = f.c = -1;
+        if (has(flags, "LOWER_UP") && !has(flags, "LOOPBACK"))
+            model_add(m, &f);
+        return true;
     }
     if (begins(s, "inet ") && scan(s, "inet %t/", &addr)) {
         const char *last = strrchr(s, ' ');
@@ -203,45 +163,6 @@ static bool speeds(struct model *m, struct system_state *st, const struct line *
     return add(m, f);
 }
 
-/* ---- RDMA ---------------------------------------------------------------------------------------------------------------------------- */
-
-static bool rdma(struct model *m, struct system_state *st, const struct line *l, const char *s)
-{
-    struct span v;
-    if (scan(s, "hca_id: %w", &v)) {
-        snprintf(st->hca, sizeof st->hca, "%.*s", (int)v.n, v.p);
-        return true;
-    }
-    if (scan(s, "link_layer: %w", &v)) {
-        struct fact f = fact_at(l, F_PORT_LAYER);
-        f.name = model_words(m, st->hca);
-        f.value = keep(m, v);
-        return add(m, f);
-    }
-    if (st->hca[0] && scan(s, "state: PORT_%w", &v) && !span_is(v, "ACTIVE")) {
-        struct fact f = fact_at(l, F_PORT_STATE);
-        f.name = model_words(m, st->hca);
-        f.value = keep(m, v);
-        return add(m, f);
-    }
-    /* show_gids: device port index gid [address] v1|v2 interface */
-    struct span at[8];
-    int n = 0;
-    for (const char *p = s; *p && n < 8; p = skip_blanks(p + at[n - 1].n))
-        at[n++] = (struct span){p, strcspn(p, " \t")};
-    if (n >= 5 && at[3].n == 39 && memchr(at[3].p, ':', at[3].n)) {
-        struct span ver = at[n - 2];
-        struct fact f = fact_at(l, F_GID);
-        f.name = keep(m, at[0]);
-        f.a = strtol(at[2].p, NULL, 10);
-        f.b = ver.n == 2 && ver.p[0] == 'v' ? ver.p[1] - '0' : 0;
-        f.value = n >= 7 || is_address(at[4].p, at[4].n) ? keep(m, at[4]) : "";
-        f.extra = keep(m, at[3]);
-        return add(m, f);
-    }
-    return false;
-}
-
 /* ---- GPUs, services, limits ------------------------------------------------------------------------------------------------------------- */
 
 static bool gpus(struct model *m, struct system_state *st, const struct line *l, const char *s)
@@ -264,6 +185,12 @@ static bool gpus(struct model *m, struct system_state *st, const struct line *l,
     if (has(st->command, "nvidia-smi") && begins(s, "State") && scan(s, "State : %t", &words)) {
         struct fact f = fact_at(l, F_GPU_FABRIC);
         f.value = keep(m, words);
+        return add(m, f);
+    }
+    if (begins(s, "Memory access fault by GPU node-") || begins(s, "HW Exception by GPU node-")) { /* of ROCm's runtime, at the end of a process */
+        struct fact f = fact_at(l, F_GPU_FAILURE);
+        f.name = model_words(m, s);
+        f.value = "program";
         return add(m, f);
     }
     if (scan(s, "Test CUDA failure%*'%t'", &words) || scan(s, "Test HIP failure%*'%t'", &words) || scan(s, "CUDA error: %t", &words)) {
@@ -292,6 +219,15 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
         f.a = span_is(v, "unlimited") ? -1 : strtoll(v.p, NULL, 10) / (begins(s, "Max") ? 1024 : 1);
         return add(m, f);
     }
+    static const struct { const char *words, *name; } more[] = {{"open files %*) %w", "nofile"}, {"max user processes %*) %w", "nproc"}, {"-n: file descriptors %w", "nofile"}, {"-u: processes %w", "nproc"},
+                                                                {"-l: locked-in-memory size (kbytes) %w", "memlock"}, {"locked memory(kbytes) %w", "memlock"}, {"nofiles %w", "nofile"}, {"Max open files %w", "nofile"}, {"Max processes %w", "nproc"}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (begins(s, "-") == (more[i].words[0] == '-') && *s == more[i].words[0] && scan(s, more[i].words, &v) && (isdigit((unsigned char)*v.p) || span_is(v, "unlimited"))) {
+            struct fact f = fact_at(l, F_LIMIT);
+            f.name = more[i].name;
+            f.a = span_is(v, "unlimited") ? -1 : strtoll(v.p, NULL, 10);
+            return add(m, f);
+        }
     /* "$(hostname) $(ulimit -l)" of several hosts */
     if (has(st->command, "ulimit -l")) {
         size_t n = strcspn(s, " \t");
@@ -361,7 +297,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         command(st, s + 2);
         return false; /* the command itself may say how a job is started */
     }
-    return kernel(m, l, s) || cmdline(m, l, s) || lspci(m, st, l, s) || gpus(m, st, l, s) || rdma(m, st, l, s) || network_answers(m, st, l, s) ||
+    return lspci(m, st, l, s) || gpus(m, st, l, s) || network_answers(m, st, l, s) ||
            speeds(m, st, l, s) || answers(m, st, l, s) || ip_addr(m, l, s) || hosts_file(m, st, l, s);
 }
 

@@ -33,6 +33,7 @@ struct context {
     struct matrix_state *matrix;
     struct shell_state *shell;
     struct system_state *system;
+    struct rdma_state *rdma;
     struct ras_state *ras;
     struct trace_state *trace;
 };

@@ -22,7 +22,7 @@ static void add_pairs(struct model *m, struct report *r, const struct topo *t)
     r->pairs = model_alloc(m, (size_t)(n * n + 1) / 2 * sizeof *r->pairs);
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++) {
-            const struct path *p = &t->between[a][b];
+            const struct path *p = path_between(t, a, b);
             r->pairs[r->pair_count++] = (struct report_pair){r->gpus[a], r->gpus[b], path_word(t, p->kind), path_over(m, t, p), p->gbs, path_direct(t, p) ? TOLD_YES : TOLD_NO};
         }
 }
@@ -40,7 +40,7 @@ static void add_cards(struct model *m, struct report *r, const struct topo *t)
     r->cards = model_alloc(m, (size_t)(t->gpu_count * t->net_count + 1) * sizeof *r->cards);
     for (int g = 0; g < t->gpu_count; g++)
         for (int n = 0; n < t->net_count; n++) {
-            const struct path *p = &t->to_net[g][n];
+            const struct path *p = path_to_net(t, g, n);
             r->cards[r->card_count++] = (struct report_card){.gpu = r->gpus[g], .card = t->nets[n].name, .word = path_word(t, p->kind), .gbs = t->nets[n].mbit || t->told ? p->gbs : 0, .port_gbs = (double)t->nets[n].mbit / 8000,
                                                              .gpudirect = !t->gpus[g].gdr_told ? NOT_TOLD : path_gpudirect(t, g, n) ? TOLD_YES : TOLD_NO, .nearest = is_nearest(&t->gpus[g], n)};
         }

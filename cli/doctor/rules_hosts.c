@@ -17,7 +17,7 @@ void rule_host_lost(struct judge *j)
     explain(j, f, "A launcher that starts ranks the same way does not get there either.");
     EACH_FACT(j->m, F_HOST_LOST, h)
         evidence(f, h);
-    remedy(j, f, "run the command by hand: ssh needs a key without a password (ssh-copy-id %s) and a known host; the program must be there under the same path, or under --agent-program", one->host);
+    remedy(j, f, "run the command by hand: ssh needs a key without a password (`ssh-copy-id %s`) and a known host; the program must be there under the same path, or under --agent-program", one->host);
 }
 
 /* ---- connections ------------------------------------------------------------------------------------------------------------------------------ */
@@ -74,11 +74,11 @@ void rule_pair_not_reached(struct judge *j)
             evidence(f, p);
     evidence(f, other);
     evidence(f, pair_of(j->m, one->name, one->host, true));
-    remedy(j, f, "let all TCP ports in between the hosts of a job, both ways (firewall-cmd --zone=trusted --add-source=NETWORK, the cloud's security group); ranks use ports that the kernel chooses");
+    remedy(j, f, "let all TCP ports in between the hosts of a job, both ways (`firewall-cmd --zone=trusted --add-source=NETWORK`, the cloud's security group); ranks use ports that the kernel chooses");
     if (other)
-        remedy(j, f, "or name the interface that works: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%s on all hosts", other->more, other->more);
+        remedy(j, f, "or name the interface that works: `NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%s` on all hosts", other->more, other->more);
     else
-        remedy(j, f, "on %s: ip route get %s; on %s: iptables -nL INPUT, nft list ruleset", one->host, one->value, one->name);
+        remedy(j, f, "on %s: `ip route get %s`; on %s: `iptables -nL INPUT`, `nft list ruleset`", one->host, one->value, one->name);
 }
 
 void rule_pair_stuck(struct judge *j)
@@ -101,7 +101,7 @@ void rule_pair_stuck(struct judge *j)
     EACH_FACT(j->m, F_HOST_LINK, l)
         if (l->c == 0 && (same_text(l->host, one->host) || same_text(l->host, one->name)))
             evidence(f, l);
-    remedy(j, f, "find the size that passes: ping -M do -s 1472 %s (1500 bytes), -s 8972 (9000); then the same MTU on interfaces and switches: ip link set %s mtu 1500", one->value, *one->more ? one->more : "NAME");
+    remedy(j, f, "find the size that passes: `ping -M do -s 1472 %s` (1500 bytes), -s 8972 (9000); then the same MTU on interfaces and switches: `ip link set %s mtu 1500`", one->value, *one->more ? one->more : "NAME");
 }
 
 /* What the good ones reach: a host with a bad link is in many pairs, so the middle may be bad. */
@@ -161,30 +161,38 @@ void rule_pair_slow(struct judge *j)
     EACH_FACT(j->m, F_HOST_PAIR, p)
         if (is_slow(p, usual))
             evidence(f, p);
-    remedy(j, f, "ethtool %s on both (speed; errors: ethtool -S), the cable and the switch port; iperf3 for longer than the 60 ms that were measured here", *slowest->more ? slowest->more : "NAME");
+    remedy(j, f, "`ethtool %s` on both (speed; errors: `ethtool -S`), the cable and the switch port; iperf3 for longer than the 60 ms that were measured here", *slowest->more ? slowest->more : "NAME");
 }
 
 /* ---- what should be alike --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Of what was asked, the interface that others are told first; of pasted lists, the one of the same name. */
+static bool comparable(const struct fact *a, const struct fact *b)
+{
+    return !same_text(a->host, b->host) && a->a > 0 && b->a > 0 && ((a->c == 0 && b->c == 0) || (a->c == -1 && b->c == -1 && *a->host && *b->host && same_text(a->name, b->name)));
+}
 
 void rule_mtu_differs(struct judge *j)
 {
     const struct fact *big = NULL, *small = NULL;
     struct names small_ones = {0};
-    EACH_FACT(j->m, F_HOST_LINK, l)
-        if (l->c == 0 && l->a > 0) {
-            big = !big || l->a > big->a ? l : big;
-            small = !small || l->a < small->a ? l : small;
-        }
-    if (!big || big->a == small->a)
+    enum { COMPARED = 2000 };
+    if (j->m->counted[F_HOST_LINK] > COMPARED) /* each with each */
+        return;
+    EACH_FACT(j->m, F_HOST_LINK, a)
+        EACH_FACT(j->m, F_HOST_LINK, b)
+            if (comparable(a, b) && a->a > b->a && (!big || a->a - b->a > big->a - small->a))
+                big = a, small = b;
+    if (!big)
         return;
     EACH_FACT(j->m, F_HOST_LINK, l)
-        if (l->c == 0 && l->a == small->a)
+        if (l->a == small->a && (comparable(l, big) || l == small))
             names_add(j->m, &small_ones, l->host);
     struct finding *f = find(j, LIKELY - 10, 0.8, "The MTU differs: %lld on %s (%s), %lld on %s (%s)", (long long)small->a, names_say(j->m, &small_ones), small->name, (long long)big->a, big->host, big->name);
     explain(j, f, "TCP agrees on the smaller of the two; datagrams and RoCE do not, and a switch with the smaller one drops full packets without a word.");
     evidence(f, small);
     evidence(f, big);
-    remedy(j, f, "one MTU on all hosts and switches: ip link set %s mtu %lld (and in the network's configuration)", small->name, (long long)big->a);
+    remedy(j, f, "one MTU on all hosts and switches: `ip link set %s mtu %lld` (and in the network's configuration)", small->name, (long long)big->a);
 }
 
 void rule_clocks_differ(struct judge *j)
@@ -202,7 +210,7 @@ void rule_clocks_differ(struct judge *j)
     explain(j, f, "Times in logs and dumps of these hosts cannot be compared, so what came first looks as if it came last; certificates, tickets and leases of schedulers may fail, too.");
     evidence(f, late);
     evidence(f, early);
-    remedy(j, f, "chronyc tracking (or timedatectl) on both; sudo systemctl enable --now chronyd; chronyc makestep");
+    remedy(j, f, "`chronyc tracking` (or `timedatectl`) on both; `sudo systemctl enable --now chronyd; chronyc makestep`");
 }
 
 /* Locked memory has its own rule. */
@@ -224,6 +232,6 @@ void rule_limits_differ(struct judge *j)
         explain(j, f, "What runs on one host fails on the other, and the rank there is the one that is lost.");
         evidence(f, low);
         evidence(f, high);
-        remedy(j, f, "ulimit %s in what starts ranks there (limits.conf, systemd's Limit of slurmd or sshd)", kinds[i].option);
+        remedy(j, f, "`ulimit %s` in what starts ranks there (limits.conf, systemd's Limit of slurmd or sshd)", kinds[i].option);
     }
 }

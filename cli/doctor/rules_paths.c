@@ -10,7 +10,7 @@
 
 static enum path_kind nearest_kind(const struct topo *t, int gpu)
 {
-    return t->gpus[gpu].net_count ? t->to_net[gpu][t->gpus[gpu].nets[0]].kind : PATH_NONE;
+    return t->gpus[gpu].net_count ? path_to_net(t, gpu, t->gpus[gpu].nets[0])->kind : PATH_NONE;
 }
 
 /* Where all others have a card behind their switch, one that has none is built in wrongly. */
@@ -31,7 +31,7 @@ void rule_gpu_without_card(struct judge *j)
         EACH_FACT(j->m, F_XML_GPU, g)
             if (g->file == x->file && same_text(g->name, k->busid))
                 evidence(f, g);
-        remedy(j, f, "lspci -tv: is a card missing, or in another slot than on a like machine? NCCL_DEBUG_SUBSYS=GRAPH shows what the library sees");
+        remedy(j, f, "`lspci -tv`: is a card missing, or in another slot than on a like machine? `NCCL_DEBUG_SUBSYS=GRAPH` shows what the library sees");
     }
 }
 
@@ -48,6 +48,9 @@ static bool is_bridge(const struct fact *p)
 /* One device with fewer lanes, or a lower speed, than all others of its kind. */
 void rule_slot_narrow(struct judge *j)
 {
+    enum { COMPARED = 4096 };
+    if (j->m->counted[F_XML_PCI] > COMPARED) /* each with each */
+        return;
     EACH_FACT(j->m, F_XML_PCI, p) {
         int alike = 0, faster = 0;
         const struct fact *other = NULL;
@@ -63,7 +66,7 @@ void rule_slot_narrow(struct judge *j)
         explain(j, f, "%.3g of %.3g GB/s: everything that goes over it is that much slower.", (double)p->c / 1e6, (double)other->c / 1e6);
         evidence(f, p);
         evidence(f, other);
-        remedy(j, f, "sudo lspci -vvs %s | grep Lnk (LnkCap is what it could, LnkSta what it does); reseat it, another slot or riser, bifurcation in the BIOS", p->name);
+        remedy(j, f, "`sudo lspci -vvs %s | grep Lnk` (LnkCap is what it could, LnkSta what it does); reseat it, another slot or riser, bifurcation in the BIOS", p->name);
         return;
     }
 }
@@ -85,7 +88,7 @@ void rule_card_outruns_slot(struct judge *j)
             EACH_FACT(j->m, F_XML_PCI, e)
                 if (e->file == x->file && same_text(e->name, k->busid))
                     evidence(f, e);
-            remedy(j, f, "a slot with 16 lanes of the card's generation; sudo lspci -vvs %s | grep Lnk", k->busid);
+            remedy(j, f, "a slot with 16 lanes of the card's generation; `sudo lspci -vvs %s | grep Lnk`", k->busid);
             return;
         }
     }
@@ -132,7 +135,7 @@ void rule_graph_channels(struct judge *j)
         struct finding *f = find(j, LIKELY - 5, 0.9, "Graph %lld (%s) claims %lld channels and has %d", (long long)g->a, pattern_of(g), (long long)g->c, n);
         explain(j, f, n < g->c ? "Those that are missing are taken as empty, and the library ends with an internal error, or uses what memory holds." : "What is beyond is ignored.");
         evidence(f, g);
-        remedy(j, f, "write nchannels=\"%d\", or dump the file again (NCCL_GRAPH_DUMP_FILE)", n);
+        remedy(j, f, "write `nchannels=\"%d\"`, or dump the file again (NCCL_GRAPH_DUMP_FILE)", n);
         return;
     }
 }
@@ -200,7 +203,7 @@ static const struct path *worst_step(const struct topo *t, const struct fact *c,
             return NULL;
         if ((back && *c->value) || a == b)
             continue;
-        const struct path *p = &t->between[a][b];
+        const struct path *p = path_between(t, a, b);
         if (!worst || p->gbs < worst->gbs)
             worst = p, *from = v[i], *to = v[(i + 1) % n];
     }
@@ -211,7 +214,7 @@ static bool all_linked(const struct topo *t)
 {
     for (int a = 0; a < t->gpu_count; a++)
         for (int b = 0; b < a; b++)
-            if (t->between[a][b].kind > PATH_NVL)
+            if (path_between(t, a, b)->kind > PATH_NVL)
                 return false;
     return t->gpu_count > 1;
 }
@@ -254,7 +257,7 @@ void rule_graph_type(struct judge *j)
         explain(j, f, "The file was made where these links were off or not seen (NCCL_P2P_DISABLE, a container, Fabric Manager), or for another machine.");
         evidence(f, g);
         evidence(f, t->fact);
-        remedy(j, f, "dump it again with the links up: nvidia-smi nvlink -s, or rocm-smi --showtopo");
+        remedy(j, f, "dump it again with the links up: `nvidia-smi nvlink -s`, or `rocm-smi --showtopo`");
         return;
     }
 }
@@ -270,7 +273,7 @@ void rule_graph_same(struct judge *j)
             explain(j, f, "With that, whoever reads the file counts a link once for all channels, and so its speed.");
             evidence(f, g);
             evidence(f, c);
-            remedy(j, f, "write samechannels=\"0\"");
+            remedy(j, f, "write `samechannels=\"0\"`");
             return;
         }
     }
