@@ -2,21 +2,22 @@
 /* read_json.c - JSON files: flight-recorder dumps, the status of ncclras, results of nccl-tests. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "flight.h"
 #include "read_hosts.h"
 #include "reader.h"
 
+/* An object, or a list of them as rccl-tests writes it. */
 static bool sniff(const char *head, size_t bytes)
 {
-    size_t i = 0;
-    while (i < bytes && isspace((unsigned char)head[i]))
-        i++;
-    if (i >= bytes || head[i] != '{')
+    size_t i = strspn(head, " \t\r\n");
+    if (head[i] == '[')
+        i += 1 + strspn(head + i + 1, " \t\r\n");
+    if (head[i] != '{')
         return false;
-    for (i++; i < bytes && isspace((unsigned char)head[i]);)
-        i++;
+    i += 1 + strspn(head + i + 1, " \t\r\n");
     return i < bytes && head[i] == '"';
 }
 
@@ -89,11 +90,41 @@ static void ras(struct model *m, const char *file, json_t *root)
     }
 }
 
-/* ---- nccl-tests: any object that has a size and a bandwidth --------------------------------------------------------------------------- */
+/* ---- nccl-tests, rccl-tests: any object that has a size and a bandwidth ------------------------------------------------------------------ */
 
-static double real_at(json_t *o, const char *key)
+/* The first of the names (ended by NULL) that is there; a number may stand in quotes. *there: out, may be NULL. */
+static double number_of(json_t *o, const char *const *names, bool *there)
 {
-    return json_number_value(json_object_get(o, key));
+    json_t *v = NULL;
+    for (; *names && !v; names++)
+        v = json_object_get(o, *names);
+    if (there)
+        *there = json_is_number(v) || json_is_string(v);
+    return json_is_string(v) ? strtod(json_string_value(v), NULL) : json_number_value(v);
+}
+
+static const char *const bus_names[] = {"bus_bw", "busbw", "busBw", "bus_bandwidth", NULL}, *const wrong_names[] = {"nwrong", "wrong", "#wrong", "numWrong", NULL}, *const size_names[] = {"size", NULL},
+                         *const in_place_names[] = {"in_place", "inPlace", "inplace", NULL};
+
+/* Both sides may stand in one object, or each in its own with a word that says which it is. */
+static bool bench_row(struct model *m, const char *file, json_t *v)
+{
+    bool sized, rated;
+    json_t *out = json_object_get(v, "out_of_place"), *in = json_object_get(v, "in_place"), *side = json_is_object(out) ? out : v;
+    struct fact f = fact_of(F_BENCH);
+    f.file = file;
+    f.a = whole(number_of(v, size_names, &sized));
+    f.x = number_of(side, bus_names, &rated);
+    if (!sized || !rated)
+        return false;
+    int64_t wrong = whole(number_of(side, wrong_names, NULL));
+    json_t *which = json_object_get(v, "inPlace") ? json_object_get(v, "inPlace") : json_object_get(v, "inplace");
+    bool only_in = json_is_true(which) || number_of(v, in_place_names + 1, NULL) > 0;
+    f.b = only_in ? 0 : wrong;
+    f.c = only_in ? wrong : json_is_object(in) ? whole(number_of(in, wrong_names, NULL)) : 0;
+    f.text = model_say(m, "%lld bytes: %.2f GB/s, %lld wrong", (long long)f.a, f.x, (long long)wrong);
+    model_add(m, &f);
+    return true;
 }
 
 static void bench(struct model *m, const char *file, json_t *v, int depth)
@@ -105,33 +136,15 @@ static void bench(struct model *m, const char *file, json_t *v, int depth)
         return;
     json_array_foreach(v, i, child)
         bench(m, file, child, depth + 1);
-    if (!json_is_object(v))
+    if (!json_is_object(v) || bench_row(m, file, v))
         return;
-    json_t *out = json_object_get(v, "out_of_place") ? json_object_get(v, "out_of_place") : v;
-    const char *bus = json_object_get(out, "bus_bw") ? "bus_bw" : "busbw";
-    if (json_object_get(v, "size") && json_object_get(out, bus)) {
-        struct fact f = fact_of(F_BENCH);
-        f.file = file;
-        f.a = whole(real_at(v, "size"));
-        f.x = real_at(out, bus);
-        f.b = whole(json_object_get(out, "nwrong") ? real_at(out, "nwrong") : real_at(out, "wrong"));
-        f.text = model_say(m, "%lld bytes: %.2f GB/s, %lld wrong", (long long)f.a, f.x, (long long)f.b);
-        model_add(m, &f);
-        return;
-    }
     json_object_foreach(v, key, child)
         bench(m, file, child, depth + 1);
 }
 
-static bool read(struct model *m, const char *file, const char *data, size_t bytes, char *why, size_t why_bytes)
+static bool take(struct model *m, const char *file, json_t *root)
 {
-    json_error_t e;
-    json_t *root = json_loadb(data, bytes, JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK, &e);
-    if (!root) {
-        snprintf(why, why_bytes, "line %d: %s", e.line, e.text);
-        return false;
-    }
-    bool known = true;
+    unsigned long before = m->kept;
     if (flight_looks(root))
         flight_take(m, file, root);
     else if (hosts_looks(root))
@@ -139,13 +152,36 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     else if (json_is_array(json_object_get(root, "communicators")))
         ras(m, file, root);
     else {
-        unsigned long before = m->kept;
         bench(m, file, root, 0);
-        known = m->kept > before;
-        if (!known)
-            snprintf(why, why_bytes, "it is none of the kinds that are known here");
+        return m->kept > before;
     }
-    json_decref(root);
+    return true;
+}
+
+/* Several in one file, one after the other, as `cat` and programs that log a line each make them. */
+static bool read(struct model *m, const char *file, const char *data, size_t bytes, char *why, size_t why_bytes)
+{
+    bool known = false;
+    size_t count = 0;
+    for (size_t at = 0; at < bytes; count++) {
+        json_error_t e;
+        json_t *root = json_loadb(data + at, bytes - at, JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK, &e);
+        if (!root && count == 0) {
+            snprintf(why, why_bytes, "line %d: %s", e.line, e.text);
+            return false;
+        }
+        if (!root) {
+            model_note(m, "%s: what stands behind %zu JSON value%s was not read: %s", file, count, count == 1 ? "" : "s", e.text);
+            break;
+        }
+        known = take(m, file, root) || known;
+        json_decref(root);
+        at += e.position > 0 ? (size_t)e.position : bytes;
+        while (at < bytes && (isspace((unsigned char)data[at]) || data[at] == ',' || data[at] == 0))
+            at++;
+    }
+    if (!known)
+        snprintf(why, why_bytes, "it is none of the kinds that are known here");
     return known;
 }
 
