@@ -303,6 +303,8 @@ void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
 uno_err comm_check(const uno_comm *comm);
 /* That rank has called uno_comm_shrink: it issues nothing any more, and what needs it will not be. */
 void comm_rank_moves(uno_comm *comm, int rank);
+/* Leave the first cause with all ranks of this host that have none. */
+void comm_tell_host(uno_comm *comm, uno_err code, int culprit, const char *text);
 /* After a shrink: those left out need not wait for the others any more. elsewhere: also those of other hosts. */
 void comm_tell_excluded(uno_comm *comm, bool (*excluded)(const uno_comm *comm, int rank), bool elsewhere);
 /* A communicator made from another one: ends that were noticed before it was ready. */

@@ -66,19 +66,22 @@ static void wake_region(struct net_region *r)
     net_ring_region(r);
 }
 
+void comm_tell_host(uno_comm *c, uno_err code, int culprit, const char *text)
+{
+    for (int r = 0; r < c->size; r++) {
+        if (r == c->rank || !c->regions[r])
+            continue;
+        (void)mark_region(c->regions[r], code, culprit, text);
+        wake_region(c->regions[r]); /* also where settle has marked it */
+    }
+}
+
 static void tell_others(uno_comm *c, uno_err code, int culprit, const char *text)
 {
     bool elsewhere = false;
-    for (int r = 0; r < c->size; r++) {
-        if (r == c->rank)
-            continue;
-        if (c->regions[r]) {
-            (void)mark_region(c->regions[r], code, culprit, text);
-            wake_region(c->regions[r]);
-        } else {
-            elsewhere = true;
-        }
-    }
+    comm_tell_host(c, code, culprit, text);
+    for (int r = 0; r < c->size; r++)
+        elsewhere = elsewhere || (r != c->rank && !c->regions[r]);
     if (elsewhere && c->job->watch)
         watch_abort(c->job->watch, c->id, code, culprit, text, c->job_rank, c->size);
 }

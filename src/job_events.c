@@ -47,6 +47,8 @@ static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const 
     if (!c)
         return;
     (void)comm_fail(c, code, rank, false, text);
+    if (code != UNO_ERR_EXCLUDED) /* that is one rank's matter. Else: who tells may die in the middle of telling */
+        comm_tell_host(c, code, rank, text);
     comm_release(c);
 }
 

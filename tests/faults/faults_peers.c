@@ -2,6 +2,7 @@
 /*
  * faults_peers.c - ranks that die, leave, never call, or abort, while the others wait in every kind of call.
  */
+#include "comm.h"
 #include "faults.h"
 
 #include <pthread.h>
@@ -402,6 +403,31 @@ static void abort_judge(const int *statuses)
         expect(r, UNO_ERR_ABORTED, r == 2 ? NULL : "rank 0", TOLD_S);
 }
 
+/* ---- an abort that reaches one rank of a host ---------------------------------------------------------------------- */
+
+static void told_to_one_rank(int rank)
+{
+    setenv("UNISONO_HOST", rank < 2 ? "here" : "there", 1);
+    uno_comm *comm = join_as(rank, 3, NULL);
+    CHECK(uno_comm_hosts(comm) == 2, "ranks are on %d hosts", uno_comm_hosts(comm));
+    warm_up(comm);
+    if (rank == 2) { /* it tells rank 1, and ends before it tells rank 0 */
+        watch_abort(comm->job->watch, comm->id, UNO_ERR_UNREACHABLE, 2, "the first cause", (int[]){1}, 1);
+        wait_all_stages(2, 1);
+        return;
+    }
+    note(rank, wait_in(WAIT_BARRIER, comm), comm);
+    set_stage(rank, 1);
+    check_failed_comm(comm, UNO_ERR_UNREACHABLE);
+}
+
+static void told_to_one_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    for (int r = 0; r < 2; r++)
+        expect(r, UNO_ERR_UNREACHABLE, "the first cause", -1);
+}
+
 const struct fault_case fault_cases_peers[] = {
     {"kill_small", 3, ANY, 20, kill_rank, kill_judge, NULL, 0, WAIT_SMALL},
     {"kill_tiled", 3, ANY, 20, kill_rank, kill_judge, NULL, 0, WAIT_TILED},
@@ -427,6 +453,7 @@ const struct fault_case fault_cases_peers[] = {
     {"leave_one_and_die", 3, SHM, 20, leave_one_and_die_rank, leave_one_and_die_judge, NULL, 0, WAIT_SMALL},
     {"destroy_needed", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_TILED},
     {"destroy_needed_recv", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_RECV},
+    {"abort_told_to_one", 3, SHM, 20, told_to_one_rank, told_to_one_judge, NULL, 0, 0},
     {"timeout_small", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_SMALL},
     {"timeout_tiled", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_TILED},
     {"timeout_recv", 3, ANY, 20, timeout_rank, timeout_judge, NULL, 0, WAIT_RECV},
