@@ -5,6 +5,7 @@ on what a killed job left behind; and bad input of every kind. No fixed sleeps: 
 import fcntl
 import json
 import os
+import pickle
 import pty
 import re
 import select
@@ -181,13 +182,18 @@ class Live(unittest.TestCase):
             job.kind("rank_absent")
             rc, out, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/fr")
             self.assertEqual((rc, err), (1, ""))
-            self.assertIn("3 files written to", out)
+            self.assertIn("6 files written to", out)
             for rank in range(3):
                 with open("%s/fr/comm_lib_trace_rank_%d.json" % (folder, rank), encoding="utf-8") as f:
                     dump = json.load(f)
                 self.assertEqual(dump["rank"], rank)
-                self.assertEqual(json.loads(dump["pg_config"]["0"]["ranks"]), [0, 1, 2])
+                self.assertEqual([json.loads(group["ranks"]) for group in dump["pg_config"].values()], [[0, 1, 2]])
                 last = dump["entries"][-1]
+                with open("%s/fr/flight_rank_%d" % (folder, rank), "rb") as f:
+                    pickled = pickle.load(f)
+                self.assertEqual(pickled["rank"], rank)
+                self.assertEqual(pickled["entries"][-1], dict(last, profiling_name="gloo:all_reduce"))
+                self.assertIn(last["process_group"][0], dump["pg_config"])
                 self.assertEqual([last["collective_seq_id"], last["state"], last["profiling_name"], last["input_sizes"], last["input_dtypes"]],
                                  [2 if rank == 1 else 3, "completed" if rank == 1 else "started", "unisono:all_reduce", [[1000]], ["Float"]])
                 self.assertLess(abs(last["time_created_ns"] / 1e9 - time.time()), 2 * LIMIT)
