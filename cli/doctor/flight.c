@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMPLETED_KEPT = 32, OPEN_KEPT = 256 }; /* of a rank: what is not finished matters, and a little of what was */
+#include "scan.h"
+
+enum { GROUPS = 256, COMPLETED_KEPT = 32, OPEN_KEPT = 256 }; /* of a rank: what is not finished matters, and a little of what was */
 
 bool flight_looks(const json_t *root)
 {
@@ -64,7 +66,9 @@ struct dump {
     struct model *m;
     const char *file;
     int rank;
-    const char *names[256]; /* of groups, by the dump's own numbers of them */
+    const char *names[GROUPS]; /* of groups, by the dump's own numbers of them */
+    bool told;                 /* its list of groups says who they are */
+    int64_t ended[GROUPS];     /* last operation that ended there, NOBODY = not said */
 };
 
 static struct fact dump_fact(const struct dump *d, enum fact_kind kind)
@@ -73,6 +77,18 @@ static struct fact dump_fact(const struct dump *d, enum fact_kind kind)
     f.file = d->file;
     f.rank = d->rank;
     return f;
+}
+
+/* ranks: "" where they are not said. */
+static void add_group(struct dump *d, const char *name, const char *words, const char *ranks)
+{
+    struct fact f = dump_fact(d, F_GROUP);
+    f.rank = NOBODY; /* all members say the same */
+    f.name = model_words(d->m, name);
+    f.extra = model_words(d->m, words);
+    f.value = ranks;
+    f.text = model_say(d->m, *ranks ? "group %s (%s): ranks %s" : "group %s (%s)%s", f.name, f.extra, f.value);
+    model_add(d->m, &f);
 }
 
 static void take_groups(struct dump *d, json_t *root)
@@ -85,14 +101,11 @@ static void take_groups(struct dump *d, json_t *root)
     json_object_foreach(groups, key, v) {
         if (!json_is_object(v))
             continue;
-        json_t *name = json_object_get(v, "name");
-        struct fact f = dump_fact(d, F_GROUP);
-        f.rank = NOBODY; /* all members say the same */
-        f.name = model_words(d->m, *text_of(name) ? text_of(name) : key);
-        f.extra = model_words(d->m, text_of(json_object_get(v, "desc")));
-        f.value = rank_list(d->m, json_object_get(v, "ranks"));
-        f.text = model_say(d->m, "group %s (%s): ranks %s", f.name, f.extra, f.value);
-        model_add(d->m, &f);
+        const char *name = text_of(json_object_get(v, "name")), *words = text_of(json_object_get(v, "desc"));
+        if (!*name && !*key) /* without NCCL there is one, and it has no name */
+            continue;
+        d->told = true;
+        add_group(d, *name ? name : key, words, rank_list(d->m, json_object_get(v, "ranks")));
     }
 }
 
@@ -105,6 +118,8 @@ static const char *call_site(struct dump *d, json_t *entry)
         return "";
     json_array_foreach(frames, i, frame) {
         const char *file = text_of(json_object_get(frame, "filename")), *name = text_of(json_object_get(frame, "name"));
+        if (!*file && *name) /* a program without lines: its symbol */
+            return model_words(d->m, name);
         if (!*file || strstr(file, "site-packages") || strstr(file, "torch/distributed"))
             continue;
         const char *base = strrchr(file, '/');
@@ -133,19 +148,33 @@ static int64_t elements(json_t *sizes, char *words, size_t bytes)
     return sum;
 }
 
-static int state_of(json_t *entry)
-{
-    const char *state = text_of(json_object_get(entry, "state"));
-    json_t *done = json_object_get(entry, "time_discovered_completed_ns"), *began = json_object_get(entry, "time_discovered_started_ns");
-    if (strcmp(state, "completed") == 0 || (done && !json_is_null(done)))
-        return 2;
-    return strcmp(state, "started") == 0 || (began && !json_is_null(began)) ? 1 : 0;
-}
-
+/* PyTorch's own JSON has numbers as text in places. */
 static int64_t number_at(json_t *entry, const char *key, int64_t otherwise)
 {
     json_t *v = json_object_get(entry, key);
+    char *end;
+    long long n = json_is_string(v) ? strtoll(json_string_value(v), &end, 10) : 0;
+    if (json_is_string(v))
+        return end != json_string_value(v) ? n : otherwise;
     return json_is_integer(v) ? json_integer_value(v) : otherwise;
+}
+
+/* Gloo's recorder never sees an operation begin or end: it stays "scheduled", and is retired when it is waited for. Elsewhere, retired and not completed
+ * is what failed or timed out. */
+static bool retired(const struct dump *d, json_t *entry)
+{
+    int64_t id = number_at(entry, "pg_id", NOBODY), number = number_at(entry, "collective_seq_id", 0);
+    if (!json_is_true(json_object_get(entry, "retired")) || !begins(text_of(json_object_get(entry, "profiling_name")), "gloo:") || strcmp(text_of(json_object_get(entry, "state")), "scheduled") != 0)
+        return false;
+    return json_is_true(json_object_get(entry, "is_p2p")) || id < 0 || id >= GROUPS || d->ended[id] == NOBODY || number <= d->ended[id];
+}
+
+static int state_of(const struct dump *d, json_t *entry)
+{
+    const char *state = text_of(json_object_get(entry, "state"));
+    if (strcmp(state, "completed") == 0 || number_at(entry, "time_discovered_completed_ns", 0) > 0 || retired(d, entry))
+        return 2;
+    return strcmp(state, "started") == 0 || number_at(entry, "time_discovered_started_ns", 0) > 0 ? 1 : 0;
 }
 
 /* Name and description stand in a pair, in older versions the number alone. */
@@ -155,8 +184,11 @@ static const char *group_name(struct dump *d, json_t *entry)
     int64_t id = number_at(entry, "pg_id", NOBODY);
     const char *name = json_is_array(pair) ? text_of(json_array_get(pair, 0)) : "";
     name = *name ? model_words(d->m, name) : model_say(d->m, "%lld", (long long)id);
-    if (id >= 0 && id < 256)
-        d->names[id] = name;
+    if (id < 0 || id >= GROUPS || d->names[id])
+        return name;
+    d->names[id] = name;
+    if (json_is_array(pair) && *text_of(json_array_get(pair, 1)) && !d->told)
+        add_group(d, name, text_of(json_array_get(pair, 1)), "");
     return name;
 }
 
@@ -171,8 +203,8 @@ static void take_entry(struct dump *d, json_t *entry)
     f.name = group_name(d, entry);
     f.a = p2p ? number_at(entry, "p2p_seq_id", 0) : number_at(entry, "collective_seq_id", number_at(entry, "seq_id", 0));
     f.b = elements(json_object_get(entry, "input_sizes"), shape, sizeof shape);
-    f.c = state_of(entry);
-    f.d = p2p;
+    f.c = state_of(d, entry);
+    f.d = p2p | (begins(text_of(json_object_get(entry, "profiling_name")), "gloo:") || begins(text_of(json_object_get(entry, "profiling_name")), "unisono:") ? 2 : 0);
     f.extra = model_words(d->m, shape);
     f.more = call_site(d, entry);
     int mine, other;
@@ -186,6 +218,19 @@ static void take_entry(struct dump *d, json_t *entry)
     model_add(d->m, &f);
 }
 
+static void know_ended(struct dump *d, json_t *root)
+{
+    json_t *status = json_object_get(root, "pg_status"), *v;
+    const char *key;
+    for (int i = 0; i < GROUPS; i++)
+        d->ended[i] = NOBODY;
+    json_object_foreach(status, key, v) {
+        long id = strtol(key, NULL, 10);
+        if (id >= 0 && id < GROUPS)
+            d->ended[id] = number_at(v, "last_completed_collective", NOBODY);
+    }
+}
+
 static void take_entries(struct dump *d, json_t *entries)
 {
     size_t n = json_array_size(entries), open = 0;
@@ -194,7 +239,7 @@ static void take_entries(struct dump *d, json_t *entries)
         if (!json_is_object(e))
             continue;
         (void)group_name(d, e);
-        bool done = state_of(e) == 2;
+        bool done = state_of(d, e) == 2;
         if ((done && n - i <= COMPLETED_KEPT) || (!done && open++ < OPEN_KEPT))
             take_entry(d, e);
     }
@@ -210,7 +255,7 @@ static void take_status(struct dump *d, json_t *root)
         return;
     json_object_foreach(status, key, v) {
         long id = strtol(key, NULL, 10);
-        const char *name = id >= 0 && id < 256 ? d->names[id] : NULL;
+        const char *name = id >= 0 && id < GROUPS ? d->names[id] : NULL;
         if (!name && json_object_size(groups) == 1 && json_object_get(groups, key))
             name = model_words(d->m, key);
         if (!name)
@@ -224,6 +269,32 @@ static void take_status(struct dump *d, json_t *root)
         f.text = model_say(d->m, "rank %d, group %s: last enqueued %lld, last completed %lld", d->rank, name, (long long)f.a, (long long)f.b);
         model_add(d->m, &f);
     }
+}
+
+/* Our own dumps say of each process what it did, and how it ended. */
+static void take_process(struct dump *d, json_t *root)
+{
+    json_t *process = json_object_get(root, "process");
+    const char *ended = text_of(json_object_get(process, "ended"));
+    if (!json_is_object(process))
+        return;
+    struct fact f = dump_fact(d, F_PROCESS);
+    f.pid = number_at(process, "pid", NOBODY);
+    f.host = model_words(d->m, text_of(json_object_get(root, "host_name")));
+    f.name = model_words(d->m, text_of(json_object_get(process, "run")));
+    const char *position = text_of(json_object_get(process, "position")); /* "train.py:7 in step", or "last seen at" that */
+    f.value = model_words(d->m, begins(position, "last seen at ") ? position + 13 : position);
+    f.text = model_say(d->m, "rank %d, pid %lld on %s: %s%s%s", d->rank, (long long)f.pid, f.host, f.name, *f.value ? ", at " : "", f.value);
+    model_add(d->m, &f);
+    if (strcmp(ended, "exit") != 0 && strcmp(ended, "signal") != 0)
+        return;
+    struct fact e = dump_fact(d, F_EXIT);
+    int64_t code = number_at(process, "ended_code", 0);
+    e.a = ended[0] == 's' ? -code : code;
+    e.pid = f.pid;
+    e.host = f.host;
+    e.text = model_say(d->m, "rank %d ended: %s %lld", d->rank, ended, (long long)code);
+    model_add(d->m, &e);
 }
 
 void flight_take(struct model *m, const char *file, json_t *root)
@@ -250,7 +321,9 @@ void flight_take(struct model *m, const char *file, json_t *root)
         v.text = model_say(m, "rank %d: NCCL %s", d->rank, library);
         model_add(m, &v);
     }
+    take_process(d, root);
     take_groups(d, root);
+    know_ended(d, root);
     take_entries(d, entries);
     take_status(d, root);
     free(d);

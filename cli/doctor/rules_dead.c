@@ -276,6 +276,36 @@ void rule_host_blocked(struct judge *j)
     remedy(j, f, "`py-spy dump --native --pid PID` on that rank's host; `TORCH_INCLUDE_STACK_TRACE=0` if the dump itself needs the GIL; look for D-state processes and dmesg");
 }
 
+void rule_process_stopped(struct judge *j)
+{
+    static const struct { const char *name, *says[2], *remedy[4]; } kinds[] = {
+        {"stopped", {"is stopped: it was sent SIGSTOP or SIGTSTP", "are stopped: they were sent SIGSTOP or SIGTSTP"}, {"let it go on: ", "kill -CONT ", "", " on its host"}},
+        {"traced", {"is held by a debugger", "are held by a debugger"}, {"detach or end the debugger; this shows its pid: ", "grep TracerPid /proc/", "/status", " on its host"}},
+        {"frozen", {"is frozen: its cgroup's freezer holds it (a paused container, a suspended job)", "are frozen: their cgroup's freezer holds them (a paused container, a suspended job)"}, {"let it go on (docker unpause, scontrol resume); this names its cgroup: ", "ps -o cgroup= -p ", "", " on its host"}},
+        {"zombie", {"has ended, and its parent has not collected it", "have ended, and their parents have not collected them"}, {"read its own log; this names its parent: ", "ps -o ppid= -p ", "", " on its host"}}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct ranks held = {0};
+        const struct fact *one = NULL;
+        EACH_FACT(j->m, F_PROCESS, p)
+            if (same_text(p->name, kinds[k].name)) {
+                ranks_add(j->m, &held, p->rank);
+                one = one ? one : p;
+            }
+        if (!one)
+            continue;
+        struct finding *f = find(j, CAUSE + 5, 0.9, "%s %s", held.n > 1 ? Ranks_say(j->m, &held) : Who_says(j->m, one), kinds[k].says[held.n > 1]);
+        explain(j, f, "It cannot take part in anything until it runs again, and whoever needs it waits.");
+        if (*one->value)
+            explain(j, f, "It was at %s.", one->value);
+        EACH_FACT(j->m, F_PROCESS, p)
+            if (same_text(p->name, kinds[k].name))
+                evidence(f, p);
+        tell_victims(j, f);
+        remedy(j, f, "%s", model_say(j->m, "%s`%s%lld%s`%s", kinds[k].remedy[0], kinds[k].remedy[1], (long long)one->pid, kinds[k].remedy[2], kinds[k].remedy[3]));
+        return;
+    }
+}
+
 static const char *xid_says(int64_t xid)
 {
     static const struct { int from, to; const char *words; } known[] = {{13, 13, "an illegal access or bad instruction of a kernel, or a bad GPU"}, {31, 31, "a memory page fault: usually the program's own"},

@@ -19,8 +19,7 @@ static bool sizes_must_agree(const char *op)
     return false;
 }
 
-/* Whoever finishes one of these has had something from everybody. */
-static bool needs_everyone(const char *op)
+bool needs_everyone(const char *op)
 {
     return sizes_must_agree(op) ? !strcasestr(op, "broadcast") && strcasecmp(op, "reduce") != 0 : strcasestr(op, "all_to_all") || strcasestr(op, "barrier") || strcasestr(op, "alltoall");
 }
@@ -34,6 +33,9 @@ static void ranks_with(struct judge *j, const struct scene *s, const struct grou
         if (w->number == number && !w->p2p && same_text(w->op, op) && w->elements == elements)
             ranks_add(j->m, out, w->rank);
     }
+    EACH_FACT(j->m, F_OP, o) /* who was let go has passed it as well */
+        if (o->c == 2 && o->a == number && o->name == g->name && !(o->d & 1) && o->b == elements && same_text(o->value, op))
+            ranks_add(j->m, out, o->rank);
 }
 
 static bool differ(const struct wait *a, const struct wait *b)
@@ -43,14 +45,8 @@ static bool differ(const struct wait *a, const struct wait *b)
     return a->elements != b->elements && a->elements != NOBODY && b->elements != NOBODY && sizes_must_agree(a->op);
 }
 
-static bool mismatch_in(struct judge *j, const struct scene *s, const struct group *g, const struct wait *a)
+static void tell_mismatch(struct judge *j, const struct scene *s, const struct group *g, const struct wait *a, const struct wait *b)
 {
-    const struct wait *b = NULL;
-    for (int i = g->from; i < g->to && !b; i++)
-        if (s->waits[i].number == a->number && !s->waits[i].p2p && differ(a, &s->waits[i]))
-            b = &s->waits[i];
-    if (!b)
-        return false;
     struct ranks with_a = {0}, with_b = {0};
     ranks_with(j, s, g, a->number, a->op, a->elements, &with_a);
     ranks_with(j, s, g, b->number, b->op, b->elements, &with_b);
@@ -61,7 +57,7 @@ static bool mismatch_in(struct judge *j, const struct scene *s, const struct gro
         b = w, with_b = r;
     }
     bool same_op = same_text(a->op, b->op);
-    struct finding *f = same_op ? find(j, CAUSE, 0.95, "%s: %s %s %lld elements, %s %s %lld", operation_says(j, a), ranks_say(j->m, &with_a), ranks_verb(&with_a, "passes", "pass"), (long long)a->elements, ranks_say(j->m, &with_b),
+    struct finding *f = same_op ? find(j, CAUSE, 0.95, "O%s: %s %s %lld elements, %s %s %lld", operation_says(j, a) + 1, ranks_say(j->m, &with_a), ranks_verb(&with_a, "passes", "pass"), (long long)a->elements, ranks_say(j->m, &with_b),
                                           ranks_verb(&with_b, "passes", "pass"), (long long)b->elements)
                                 : find(j, CAUSE, 0.95, "Operation %lld of group %s differs: %s %s %s (%lld elements), %s %s %s (%lld elements)", (long long)a->number, g->words, ranks_say(j->m, &with_a), ranks_verb(&with_a, "calls", "call"), a->op,
                                        (long long)a->elements, ranks_say(j->m, &with_b), ranks_verb(&with_b, "calls", "call"), b->op, (long long)b->elements);
@@ -74,18 +70,44 @@ static bool mismatch_in(struct judge *j, const struct scene *s, const struct gro
     remedy(j, f, same_op ? "compare what the two sides pass at that call: a last batch that is shorter, padding that differs, a parameter that only some ranks have"
                          : "compare the order of calls on both sides: a branch that depends on the rank, or an extra call on some of them");
     remedy(j, f, "run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, which compares every call before it is made");
-    return true;
+}
+
+/* The operation of a group in which somebody stands, and nobody stands before it. */
+static const struct wait *lowest_wait(const struct scene *s, const struct group *g)
+{
+    for (int i = g->from; i < g->to; i++)
+        if (!s->waits[i].p2p && s->waits[i].number == g->lowest)
+            return &s->waits[i];
+    return NULL;
+}
+
+/* A wait that differs from it, NULL if none. One against all others is enough. */
+static const struct wait *odd_wait(const struct scene *s, const struct group *g, const struct wait *a)
+{
+    for (int i = g->from; a && i < g->to; i++)
+        if (s->waits[i].number == a->number && !s->waits[i].p2p && differ(a, &s->waits[i]))
+            return &s->waits[i];
+    return NULL;
 }
 
 void rule_mismatch_waits(struct judge *j)
 {
     const struct scene *s = scene_of(j);
-    for (const struct group *g = s->groups; g; g = g->next)
-        for (int i = g->from; i < g->to; i++)
-            if (!s->waits[i].p2p && s->waits[i].number == g->lowest) { /* one against all others is enough */
-                mismatch_in(j, s, g, &s->waits[i]);
-                break;
-            }
+    for (struct group *g = s->groups; g; g = g->next) {
+        const struct wait *a = lowest_wait(s, g), *b = odd_wait(s, g, a);
+        g->mismatched = b != NULL;
+        if (b)
+            tell_mismatch(j, s, g, a, b);
+    }
+    EACH_FACT(j->m, F_OP, o) { /* against those who were let go */
+        struct wait b = ended_there(s, o);
+        if (o->c != 2 || b.p2p || !b.group || b.group->mismatched || b.number != b.group->lowest)
+            continue;
+        const struct wait *a = lowest_wait(s, b.group);
+        b.group->mismatched = a && differ(a, &b);
+        if (b.group->mismatched)
+            tell_mismatch(j, s, b.group, a, &b);
+    }
 }
 
 /* "271, 1, 1083, 16" against "271, 1, 1084, 16" -> the dimensions that differ. */
@@ -146,7 +168,7 @@ static void never_started(struct judge *j, const struct scene *s, struct stalled
 {
     for (int i = 0; i < s->wait_count; i++) {
         const struct wait *w = &s->waits[i];
-        if (w->state != 0 || w->p2p || w != first_wait(s, w->rank, w->group))
+        if (w->state != 0 || w->p2p || w->on_host || w->group->mismatched || w != first_wait(s, w->rank, w->group))
             continue;
         for (int k = w->group->from; k < w->group->to; k++) {
             const struct wait *o = &s->waits[k];
@@ -165,7 +187,7 @@ static void never_ended(struct judge *j, const struct scene *s, struct stalled *
 {
     for (int i = 0; i < s->wait_count; i++) {
         const struct wait *w = &s->waits[i];
-        if (w->p2p || !needs_everyone(w->op) || w != first_wait(s, w->rank, w->group))
+        if (w->p2p || w->on_host || w->group->mismatched || !needs_everyone(w->op) || w != first_wait(s, w->rank, w->group))
             continue;
         for (int k = 0; k < w->group->members.n; k++) {
             int r = w->group->members.v[k];
@@ -303,6 +325,11 @@ void rule_rank_absent(struct judge *j)
     if (idle.n)
         explain(j, f, "The dumps of %s have nothing unfinished in them: the thread there issues nothing more (a lock such as Python's GIL, I/O, a sleep).", ranks_say(j->m, &idle));
     tell_busy(j, f, &missing);
+    EACH_FACT(j->m, F_PROCESS, p)
+        if (*p->value && ranks_has(&missing, p->rank)) {
+            explain(j, f, "Rank %d was at %s when its process was looked at.", p->rank, p->value);
+            evidence(f, p);
+        }
     remedy(j, f, "look at what %s doing: `py-spy dump --pid PID` (or `gdb -p PID`) on %s host", missing.n == 1 ? "it is" : "they are", missing.n == 1 ? "its" : "their");
     remedy(j, f, "if ranks may have different numbers of batches: drop the last ones, or use torch.distributed.algorithms.join.Join");
 }
@@ -317,7 +344,7 @@ void rule_dump_missing(struct judge *j)
     if (!s->recorded)
         return;
     for (const struct group *g = s->groups; g; g = g->next)
-        for (int i = 0; g->whole && i < g->members.n; i++)
+        for (int i = 0; (g->whole || g->everyone) && i < g->members.n; i++)
             if (g->lowest != NOBODY && !ranks_has(&s->dumps, g->members.v[i])) {
                 ranks_add(j->m, &missing, g->members.v[i]);
                 for (int k = g->from; k < g->to && !at; k++)

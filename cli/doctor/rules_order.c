@@ -71,47 +71,111 @@ void rule_split_order(struct judge *j)
     }
 }
 
-/* ---- two groups, crossed ---------------------------------------------------------------------------------------------------------------- */
+/* ---- groups, crossed ----------------------------------------------------------------------------------------------------------------------- */
 
-/* `r` waits in some group other than g, for a member that has not come there; returns that wait. */
-static const struct wait *waits_elsewhere(const struct scene *s, int r, const struct group *g, int for_whom)
+enum { CIRCLE = 16 }; /* longer ones have a shorter one beside them, or cannot be told */
+
+/* Somebody waits for r in w, and r has not come there: it waits elsewhere itself. */
+static bool waits_for(const struct scene *s, const struct wait *w, int r)
 {
-    for (const struct group *other = s->groups; other; other = other->next) {
-        const struct wait *w = other != g ? first_wait(s, r, other) : NULL;
-        if (!w || !ranks_has(&other->members, for_whom))
+    const struct wait *o = first_wait(s, r, w->group);
+    return r != w->rank && ranks_has(&s->dumps, r) && (!o || o->number > w->number) && !has_completed(s, r, w->group, w->number);
+}
+
+/* Go on from the last of the circle; true when it closes. Each rank stands in one operation: its oldest. */
+static bool closes(const struct scene *s, const struct wait **circle, int n, int most, int *steps)
+{
+    const struct wait *w = circle[n - 1];
+    for (int k = 0; k < w->group->members.n && --*steps > 0; k++) {
+        int r = w->group->members.v[k];
+        if (!waits_for(s, w, r))
             continue;
-        const struct wait *o = first_wait(s, for_whom, w->group);
-        if ((!o || o->number > w->number) && !has_completed(s, for_whom, w->group, w->number))
-            return w;
+        if (r == circle[0]->rank && n > 1)
+            return circle[0]->group != w->group;
+        const struct wait *next = oldest_wait(s, r);
+        bool there = !next || next->p2p;
+        for (int i = 0; i < n; i++)
+            there = there || circle[i]->rank == r;
+        if (there || n == most)
+            continue;
+        circle[n] = next;
+        if (closes(s, circle, n + 1, most, steps))
+            return true;
+        circle[n + 1] = NULL;
     }
-    return NULL;
+    return false;
+}
+
+static int find_circle(const struct scene *s, const struct wait **circle)
+{
+    for (int most = 2; most <= CIRCLE; most++) { /* the shortest is the easiest to read */
+        int steps = 200000;
+        for (int i = 0; i < s->waiting.n && steps > 0; i++) {
+            circle[0] = oldest_wait(s, s->waiting.v[i]);
+            circle[1] = NULL;
+            if (!circle[0] || circle[0]->p2p || !closes(s, circle, 1, most, &steps))
+                continue;
+            int n = 1;
+            while (n < most && circle[n])
+                n++;
+            return n;
+        }
+    }
+    return 0;
 }
 
 void rule_crossed_groups(struct judge *j)
 {
     const struct scene *s = scene_of(j);
-    if (!s->recorded)
+    const struct wait *circle[CIRCLE + 2] = {NULL};
+    int n = s->recorded ? find_circle(s, circle) : 0;
+    struct ranks in = {0};
+    if (!n)
         return;
+    const char *where = "", *sites = "";
+    for (int i = 0; i < n; i++) {
+        const char *join = i == 0 ? "" : i == n - 1 ? " and " : ", ";
+        ranks_add(j->m, &in, circle[i]->rank);
+        where = model_say(j->m, "%s%srank %d in %s", where, join, circle[i]->rank, operation_says(j, circle[i]));
+        if (*circle[i]->site)
+            sites = model_say(j->m, "%s%s%s on rank %d", sites, *sites ? join : "", circle[i]->site, circle[i]->rank);
+    }
+    struct finding *f = n == 2 ? find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: %s", circle[0]->rank, circle[1]->rank, where)
+                               : find(j, CAUSE, 0.85, "%s wait for each other in a circle of groups: %s", Ranks_say(j->m, &in), where);
+    explain(j, f, "Each has issued first what %s second. Operations of several groups must be issued in one order by all ranks that share them.", n == 2 ? "the other issues" : "the one it waits for issues");
+    if (*sites)
+        explain(j, f, "The calls are %s.", sites);
+    for (int i = 0; i < n; i++)
+        evidence(f, circle[i]->fact);
+    remedy(j, f, "issue the operations of these groups in the same order on every rank, or wait for one before the next is issued");
+}
+
+/* ---- a record that ends before the others' ------------------------------------------------------------------------------------------------- */
+
+/* Without a GPU an operation ends where it was called; who stands in one that the others are past did not run any more. */
+void rule_record_behind(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
     for (int i = 0; i < s->wait_count; i++) {
-        const struct wait *a = &s->waits[i];
-        if (a->p2p || a != first_wait(s, a->rank, a->group))
+        const struct wait *w = &s->waits[i], *ahead = NULL;
+        struct ranks past = {0};
+        if (w->p2p || !w->on_host || w->group->mismatched || !needs_everyone(w->op) || w != first_wait(s, w->rank, w->group))
             continue;
-        for (int k = 0; k < a->group->members.n; k++) {
-            int r = a->group->members.v[k];
-            if (r == a->rank || first_wait(s, r, a->group) || has_completed(s, r, a->group, a->number) || !ranks_has(&s->dumps, r) || !ranks_has(&s->waiting, r))
+        for (int k = 0; k < w->group->members.n; k++) {
+            int r = w->group->members.v[k];
+            if (r == w->rank || !has_completed(s, r, w->group, w->number))
                 continue;
-            const struct wait *b = waits_elsewhere(s, r, a->group, a->rank);
-            if (!b)
-                continue;
-            struct finding *f = find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: rank %d in %s, rank %d in %s", a->rank, r, a->rank, operation_says(j, a), r, operation_says(j, b));
-            explain(j, f, "Each has issued first what the other issues second. Operations of several groups must be issued in one order by all ranks that share them.");
-            if (*a->site || *b->site)
-                explain(j, f, "The calls are %s and %s.", *a->site ? a->site : "not known", *b->site ? b->site : "not known");
-            evidence(f, a->fact);
-            evidence(f, b->fact);
-            remedy(j, f, "issue the operations of these groups in the same order on every rank, or wait for one before the next is issued");
-            return;
+            ranks_add(j->m, &past, r);
+            ahead = ahead ? ahead : first_wait(s, r, w->group);
         }
+        if (!ahead)
+            continue;
+        struct finding *f = find(j, CAUSE - 5, 0.8, "Rank %d stands in %s, which the others have finished: %s %s in operation %lld", w->rank, operation_says(j, w), ranks_say(j->m, &past), ranks_verb(&past, "waits", "wait"), (long long)ahead->number);
+        explain(j, f, "Nobody finishes it without rank %d, so it took part and did not go on: its process is stopped (SIGSTOP, a frozen container, a debugger) or gets no processor. Or its dump was written earlier than theirs.", w->rank);
+        evidence(f, w->fact);
+        evidence(f, ahead->fact);
+        remedy(j, f, "on its host: `ps -o pid,stat,wchan:30,args -p PID`; a T in STAT is stopped, `kill -CONT PID` lets it go on");
+        return;
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scene.h"
 #include "settings.h"
 
 /* ---- one variable ------------------------------------------------------------------------------------------------------------------------ */
@@ -263,12 +264,30 @@ void rule_settings_differ(struct judge *j)
 /* Sizes that do not fit, and no setting that explains it. */
 void rule_sizes_differ(struct judge *j)
 {
-    const struct fact *s = first_of(j->m, F_SIZES_DIFFER), *g = first_of(j->m, F_GLOO_SIZES);
-    if (!s && !g)
+    const struct fact *x = first_of(j->m, F_SIZES_DIFFER);
+    if (!x)
         return;
-    const struct fact *x = s ? s : g;
     struct finding *f = find(j, SYMPTOM + 5, 0.6, "Two ranks disagree on the size of one message: %lld against %lld bytes%s%s", (long long)x->a, (long long)x->b, *x->value ? ", with " : "", x->value);
     explain(j, f, "Either they call the operation with different counts, or settings that cut messages (NCCL_BUFFSIZE, NCCL_PROTO, versions) differ; a card with relaxed ordering forced on does it too.");
     evidence(f, x);
     remedy(j, f, "compare `env | grep NCCL` and the version on both; run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; mlxconfig: PCI_WR_ORDERING");
+}
+
+/* Gloo cuts by nothing but the counts of the call, so there is one cause. It ends the process that sees it. */
+void rule_gloo_sizes(struct judge *j)
+{
+    const struct fact *x = first_of(j->m, F_GLOO_SIZES);
+    if (!x)
+        return;
+    struct finding *f = find(j, LIKELY + 12, 0.85, "Two ranks pass different sizes to one operation: Gloo received %lld bytes of a piece that has %lld here", (long long)x->a, (long long)x->b);
+    const struct scene *s = scene_of(j);
+    for (int i = 0; i < s->wait_count; i++)
+        if (!s->waits[i].p2p && s->waits[i].number == s->waits[i].group->lowest) {
+            explain(j, f, "Those that are left stand in %s%s%s.", operation_says(j, &s->waits[i]), *s->waits[i].site ? ", called by " : "", s->waits[i].site);
+            evidence(f, s->waits[i].fact);
+            break;
+        }
+    explain(j, f, "Gloo looks at each message and ends the process that sees it; who is gone after that is its victim, and so are those whose connections closed.");
+    evidence(f, x);
+    remedy(j, f, "print the sizes that each rank passes at that call: a last batch that is shorter, padding that differs; `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call before it is made");
 }

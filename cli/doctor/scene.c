@@ -93,7 +93,7 @@ static void take_paces(struct judge *j, struct scene *s)
         if (p->rank != NOBODY)
             v[n++] = (struct pace){group_named(j, s, p->name, "")->index, p->rank, p->a, p->b};
     EACH_FACT(j->m, F_OP, o)
-        if (o->rank != NOBODY && !o->d)
+        if (o->rank != NOBODY && !(o->d & 1))
             v[n++] = (struct pace){group_named(j, s, o->name, "")->index, o->rank, o->a, o->c == 2 ? o->a : NOBODY};
     if (n)
         qsort(v, (size_t)n, sizeof *v, by_pace);
@@ -115,6 +115,12 @@ static const struct pace *pace_of(const struct scene *s, int rank, const struct 
     return s->pace_count ? bsearch(&key, s->paces, (size_t)s->pace_count, sizeof key, by_pace) : NULL;
 }
 
+static struct wait wait_of(struct group *g, const struct fact *op)
+{
+    return (struct wait){.rank = op->rank, .group = g, .number = op->a, .op = op->value, .elements = op->b, .state = (int)op->c, .p2p = op->d & 1,
+                         .on_host = op->d & 2, .peer = op->peer, .site = op->more, .shape = op->extra, .fact = op};
+}
+
 /* ---- from dumps ---------------------------------------------------------------------------------------------------------------- */
 
 static void take_dumps(struct judge *j, struct scene *s)
@@ -125,17 +131,18 @@ static void take_dumps(struct judge *j, struct scene *s)
     EACH_FACT(j->m, F_GROUP, f) {
         struct group *g = group_named(j, s, f->name, f->extra);
         ranks_add_list(j->m, &g->members, f->value);
-        g->whole = true;
+        g->whole = g->whole || *f->value;
         g->everyone = g->everyone || same_text(f->extra, "default_pg");
     }
     EACH_FACT(j->m, F_OP, f) {
-        if (f->c == 2 || f->rank == NOBODY)
+        if (f->rank == NOBODY)
             continue;
         struct group *g = group_named(j, s, f->name, "");
         if (!g->whole)
             ranks_add(j->m, &g->members, f->rank);
-        add_wait(j, s, (struct wait){.rank = f->rank, .group = g, .number = f->a, .op = f->value, .elements = f->b, .state = (int)f->c, .p2p = f->d & 1,
-                                     .peer = f->peer, .site = f->more, .shape = f->extra, .fact = f});
+        if (f->c == 2)
+            continue;
+        add_wait(j, s, wait_of(g, f));
     }
 }
 
@@ -208,6 +215,14 @@ struct scene *scene_of(struct judge *j)
     return s;
 }
 
+struct wait ended_there(const struct scene *s, const struct fact *op)
+{
+    struct group *g = s->hash[((uintptr_t)op->name >> 4) % (sizeof s->hash / sizeof *s->hash)];
+    while (g && g->name != op->name)
+        g = g->same_hash;
+    return wait_of(g, op);
+}
+
 const struct wait *first_wait(const struct scene *s, int rank, const struct group *g)
 {
     int lo = g->from, hi = g->to;
@@ -229,6 +244,23 @@ const struct wait *any_wait(const struct scene *s, int rank)
         if (s->waits[i].rank == rank)
             return &s->waits[i];
     return NULL;
+}
+
+static bool issued_before(const struct wait *a, const struct wait *b)
+{
+    double x = a->fact->time_s, y = b->fact->time_s;
+    return x > 0 && y > 0 && x != y ? x < y : a->fact->order < b->fact->order;
+}
+
+const struct wait *oldest_wait(const struct scene *s, int rank)
+{
+    const struct wait *oldest = NULL;
+    for (const struct group *g = s->groups; g && ranks_has(&s->waiting, rank); g = g->next) {
+        const struct wait *w = g->from < g->to ? first_wait(s, rank, g) : NULL;
+        if (w && (!oldest || issued_before(w, oldest)))
+            oldest = w;
+    }
+    return oldest;
 }
 
 bool has_completed(const struct scene *s, int rank, const struct group *g, int64_t number)

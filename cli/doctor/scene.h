@@ -16,7 +16,7 @@ struct wait {
     const char *op;
     int64_t elements; /* NOBODY = not said */
     int state;        /* 0 scheduled, 1 started; NOBODY = not said */
-    bool p2p;
+    bool p2p, on_host; /* on_host: no GPU runs it */
     int peer;
     const char *site, *shape;
     const struct fact *fact;
@@ -27,6 +27,7 @@ struct group {
     struct ranks members;     /* as a dump says, or as far as is seen */
     bool whole;               /* members are all there are */
     bool everyone;            /* the default group */
+    bool mismatched;          /* its members call different things: nothing else is to be concluded from it */
     int index;                /* waits of a group stand together */
     int from, to;             /* its waits among the scene's */
     int64_t lowest;           /* operation that anybody waits in, NOBODY = none; point-to-point is left out */
@@ -56,12 +57,20 @@ struct scene *scene_of(struct judge *j);
 /* The first collective that `rank` waits in within the group, NULL if none. */
 const struct wait *first_wait(const struct scene *s, int rank, const struct group *g);
 const struct wait *any_wait(const struct scene *s, int rank);
+/* Of the first collectives that it waits in, in any group, the one that was issued first: the rest waits behind it. */
+const struct wait *oldest_wait(const struct scene *s, int rank);
+
+/* An operation that has ended (a fact F_OP), told like a wait; its group is NULL if nobody waits in any such. */
+struct wait ended_there(const struct scene *s, const struct fact *op);
 
 /* Has this rank finished that operation? From its own records. */
 bool has_completed(const struct scene *s, int rank, const struct group *g, int64_t number);
 
 /* Last operation that a rank has issued in the group, NOBODY = not known. */
 int64_t last_issued(const struct scene *s, int rank, const struct group *g);
+
+/* Whoever finishes one of these has had something from everybody (rules_hang.c). */
+bool needs_everyone(const char *op);
 
 /* "all_reduce #5 of group X", with what it really is when it is a barrier. */
 const char *operation_says(struct judge *j, const struct wait *w);
