@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/exec_kernels.h"
+#include "reduce_reference.h"
 
-#define MAX_OPERANDS 9
 #define OPS (UNO_OP_COUNT + 1) /* the last one is premulsum */
 
 static struct rng rng;
@@ -26,67 +25,7 @@ static int op_value(int i)
     return i < UNO_OP_COUNT ? i : UNO_OP_DYNAMIC;
 }
 
-/* ---- narrow formats, by their definition ------------------------------------------------------------------------ */
-
-struct format { uno_type type; int mant, bias; unsigned beyond, nan; };
-static const struct format formats[] = {
-    {UNO_FLOAT16, 10, 15, 0x7c00, 0x7e00}, {UNO_BFLOAT16, 7, 127, 0x7f80, 0x7fc0},
-    {UNO_FLOAT8E4M3, 3, 7, 0x7f, 0x7f},    {UNO_FLOAT8E5M2, 2, 15, 0x7c, 0x7e}};
-
-static const struct format *format_of(uno_type type)
-{
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        if (formats[i].type == type)
-            return &formats[i];
-    return NULL;
-}
-static unsigned sign_bit(const struct format *f)
-{
-    return f->type == UNO_FLOAT16 || f->type == UNO_BFLOAT16 ? 0x8000 : 0x80;
-}
-/* Magnitude of a code, as if the exponents went on beyond the largest finite value. */
-static double magnitude(const struct format *f, unsigned code)
-{
-    unsigned e = code >> f->mant, m = code & ((1u << f->mant) - 1);
-    return e ? ldexp(m + (1 << f->mant), (int)e - f->bias - f->mant) : ldexp(m, 1 - f->bias - f->mant);
-}
-static bool code_is_nan(const struct format *f, unsigned code)
-{
-    unsigned u = code & (sign_bit(f) - 1);
-    return f->type == UNO_FLOAT8E4M3 ? u == f->nan : u > f->beyond;
-}
-static float ref_widen(const struct format *f, unsigned code)
-{
-    unsigned u = code & (sign_bit(f) - 1);
-    double v = code_is_nan(f, code) ? NAN : u == f->beyond ? INFINITY : magnitude(f, u);
-    return (float)(code & sign_bit(f) ? -v : v);
-}
-static unsigned ref_narrow(const struct format *f, float x)
-{
-    if (isnan(x))
-        return f->nan;
-    double v = fabs((double)x);
-    unsigned lo = 0, hi = f->beyond; /* the largest code not above v, capped */
-    while (lo < hi) {
-        unsigned mid = (lo + hi + 1) / 2;
-        if (magnitude(f, mid) <= v)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    if (lo < f->beyond) {
-        double down = v - magnitude(f, lo), up = magnitude(f, lo + 1) - v;
-        lo += up < down || (up == down && (lo & 1));
-    }
-    if (lo == f->beyond && f->beyond == f->nan)
-        return f->nan;
-    return lo | (signbit(x) ? sign_bit(f) : 0);
-}
-
-static unsigned get_code(const struct format *f, const void *p, size_t i)
-{
-    return sign_bit(f) == 0x80 ? ((const uint8_t *)p)[i] : ((const uint16_t *)p)[i];
-}
+/* ---- narrow formats ---------------------------------------------------------------------------------------------- */
 
 static uint32_t bits_of(float x)
 {
@@ -99,13 +38,13 @@ static void narrow_formats_widen(void **state)
 {
     (void)state;
     for (int s = 0; s < kernel_sets_count; s++)
-        for (size_t k = 0; kernel_sets[s]->usable() && k < ARRAY_LEN(formats); k++) {
-            const struct format *f = &formats[k];
-            unsigned codes = sign_bit(f) * 2;
+        for (size_t k = 0; kernel_sets[s]->usable() && k < ARRAY_LEN(ref_formats); k++) {
+            const struct format *f = &ref_formats[k];
+            unsigned codes = ref_sign_bit(f) * 2;
             uint16_t in[65536];
             static float out[65536];
             for (unsigned c = 0; c < codes; c++)
-                if (sign_bit(f) == 0x80)
+                if (ref_sign_bit(f) == 0x80)
                     ((uint8_t *)in)[c] = (uint8_t)c;
                 else
                     in[c] = (uint16_t)c;
@@ -126,9 +65,9 @@ static void check_narrow(const struct format *f, const float *x, size_t n)
             continue;
         kernel_sets[s]->narrow[f->type].narrow(out, x, n);
         for (size_t i = 0; i < n; i++)
-            if (get_code(f, out, i) != ref_narrow(f, x[i]))
+            if (ref_code(f, out, i) != ref_narrow(f, x[i]))
                 fail_msg("%s %s: %a narrows to %#x, not %#x (seed %llu)", kernel_sets[s]->isa, type_name(f->type), x[i],
-                         get_code(f, out, i), ref_narrow(f, x[i]), (unsigned long long)seed);
+                         ref_code(f, out, i), ref_narrow(f, x[i]), (unsigned long long)seed);
     }
 }
 
@@ -136,12 +75,12 @@ static void check_narrow(const struct format *f, const float *x, size_t n)
 static void narrow_formats_round_to_nearest_even(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < ARRAY_LEN(formats); k++) {
-        const struct format *f = &formats[k];
+    for (size_t k = 0; k < ARRAY_LEN(ref_formats); k++) {
+        const struct format *f = &ref_formats[k];
         float x[1024];
         size_t n = 0;
         for (unsigned c = 0; c <= f->beyond; c++) {
-            double here = magnitude(f, c), next = magnitude(f, c + 1);
+            double here = ref_magnitude(f, c), next = ref_magnitude(f, c + 1);
             const float around[] = {(float)here, (float)((here + next) / 2)};
             for (int j = 0; j < 2; j++) {
                 const float near[] = {around[j], nextafterf(around[j], INFINITY), nextafterf(around[j], -INFINITY)};
@@ -169,181 +108,6 @@ static void narrow_formats_round_to_nearest_even(void **state)
     }
 }
 
-/* ---- one element at a time ----------------------------------------------------------------------------------------- */
-
-static float pick_f(float a, float b, bool max)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    return (max ? b > a : b < a) ? b : a;
-}
-static double pick_d(double a, double b, bool max)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    return (max ? b > a : b < a) ? b : a;
-}
-
-/* The scaled operand is scaled already. */
-static float ref_float(int op, const float *x, int n, const struct reduce_scale *sc)
-{
-    float acc = 0;
-    for (int k = 0; k < n; k++) {
-        volatile float v = x[k];
-        volatile float step = k == 0 ? v : op == UNO_PROD ? acc * v : op == UNO_MAX || op == UNO_MIN ? pick_f(acc, v, op == UNO_MAX)
-                                                                                                    : acc + v;
-        acc = step;
-    }
-    return sc->divide_by > 1 ? acc / (float)sc->divide_by : acc;
-}
-static double ref_double(int op, const double *x, int n, const struct reduce_scale *sc, double scalar)
-{
-    double acc = 0;
-    for (int k = 0; k < n; k++) {
-        volatile double v = k == sc->scaled_operand ? x[k] * scalar : x[k];
-        volatile double step = k == 0 ? v : op == UNO_PROD ? acc * v : op == UNO_MAX || op == UNO_MIN ? pick_d(acc, v, op == UNO_MAX)
-                                                                                                     : acc + v;
-        acc = step;
-    }
-    return sc->divide_by > 1 ? acc / (double)sc->divide_by : acc;
-}
-
-/* Exact integers modulo 2^bits; s: the value as signed or unsigned. */
-static __int128 wrap(__int128 v, int bits, bool is_signed)
-{
-    unsigned __int128 m = (unsigned __int128)v & (((unsigned __int128)1 << bits) - 1);
-    if (is_signed && (m >> (bits - 1)))
-        return (__int128)m - ((__int128)1 << bits);
-    return (__int128)m;
-}
-static __int128 ref_int(int op, const __int128 *x, int n, int bits, bool is_signed, const struct reduce_scale *sc, __int128 scalar)
-{
-    __int128 acc = 0;
-    for (int k = 0; k < n; k++) {
-        __int128 v = k == sc->scaled_operand ? wrap((__int128)((unsigned __int128)x[k] * (unsigned __int128)scalar), bits, is_signed)
-                                             : x[k];
-        acc = k == 0 ? v : op == UNO_PROD ? (__int128)((unsigned __int128)acc * (unsigned __int128)v) :
-              op == UNO_MAX ? MAX(acc, v) : op == UNO_MIN ? MIN(acc, v) : op == UNO_BAND ? acc & v :
-              op == UNO_BOR ? acc | v : op == UNO_BXOR ? acc ^ v : acc + v;
-        acc = wrap(acc, bits, is_signed);
-    }
-    return sc->divide_by > 1 ? wrap(acc / sc->divide_by, bits, is_signed) : acc;
-}
-
-static bool is_signed_int(uno_type t) { return t == UNO_INT8 || t == UNO_INT16 || t == UNO_INT32 || t == UNO_INT64; }
-
-/* Doubles hold floats exactly; one operation on floats is the same operation on doubles, rounded. */
-static double rounded(bool single, double x)
-{
-    volatile float f = (float)x;
-    return single ? (double)f : x;
-}
-static void complex_times(bool single, double *x, const double *y)
-{
-    double rr = rounded(single, x[0] * y[0]), ii = rounded(single, x[1] * y[1]);
-    double ri = rounded(single, x[0] * y[1]), ir = rounded(single, x[1] * y[0]);
-    x[0] = rounded(single, rr - ii);
-    x[1] = rounded(single, ri + ir);
-}
-static void complex_load(bool single, double *v, const void *p)
-{
-    float f[2];
-    memcpy(single ? (void *)f : (void *)v, p, single ? 8 : 16);
-    for (int j = 0; single && j < 2; j++)
-        v[j] = f[j];
-}
-static void ref_complex(uno_type t, int op, void *out, const void *const *ops, int n, const struct reduce_scale *sc)
-{
-    bool single = t == UNO_COMPLEX64;
-    double acc[2] = {0, 0}, scalar[2], v[2];
-    complex_load(single, scalar, sc->scalar);
-    for (int k = 0; k < n; k++) {
-        complex_load(single, v, ops[k]);
-        if (k == sc->scaled_operand)
-            complex_times(single, v, scalar);
-        if (k == 0)
-            memcpy(acc, v, sizeof acc);
-        else if (op == UNO_PROD)
-            complex_times(single, acc, v);
-        else
-            for (int j = 0; j < 2; j++)
-                acc[j] = rounded(single, acc[j] + v[j]);
-    }
-    float f[2];
-    for (int j = 0; j < 2; j++) {
-        if (sc->divide_by > 1)
-            acc[j] = rounded(single, acc[j] / rounded(single, sc->divide_by));
-        if (isnan(acc[j]))
-            acc[j] = fabs(NAN);
-        f[j] = (float)acc[j];
-    }
-    memcpy(out, single ? (void *)f : (void *)acc, single ? 8 : 16);
-}
-
-static void ref_element(uno_type t, int op, void *out, const void *const *ops, int n, const struct reduce_scale *sc)
-{
-    const struct format *f = format_of(t);
-    size_t each = uno_type_bytes(t);
-    if (f || t == UNO_FLOAT32) {
-        float x[MAX_OPERANDS], scalar = 0, r;
-        for (int k = -1; k < n; k++) {
-            const void *p = k < 0 ? sc->scalar : ops[k];
-            uint16_t h[1] = {0};
-            if (f)
-                memcpy(h, p, each);
-            float v = 0;
-            if (f)
-                v = ref_widen(f, get_code(f, h, 0));
-            else
-                memcpy(&v, p, 4);
-            if (k < 0)
-                scalar = v;
-            else
-                x[k] = v;
-        }
-        if (sc->scaled_operand >= 0) {
-            volatile float v = x[sc->scaled_operand] * scalar;
-            x[sc->scaled_operand] = f ? ref_widen(f, ref_narrow(f, isnan(v) ? fabsf(NAN) : v)) : v;
-        }
-        r = ref_float(op, x, n, sc);
-        if (isnan(r))
-            r = fabsf(NAN);
-        uint16_t code = f ? (uint16_t)ref_narrow(f, r) : 0;
-        memcpy(out, f ? (void *)&code : (void *)&r, each);
-    } else if (t == UNO_FLOAT64) {
-        double x[MAX_OPERANDS], scalar, r;
-        memcpy(&scalar, sc->scalar, 8);
-        for (int k = 0; k < n; k++)
-            memcpy(&x[k], ops[k], 8);
-        r = ref_double(op, x, n, sc, scalar);
-        if (isnan(r))
-            r = fabs(NAN);
-        memcpy(out, &r, 8);
-    } else if (t == UNO_COMPLEX64 || t == UNO_COMPLEX128) {
-        ref_complex(t, op, out, ops, n, sc);
-    } else if (t == UNO_BOOL) {
-        bool acc = *(const uint8_t *)ops[0] != 0;
-        for (int k = 1; k < n; k++) {
-            bool v = *(const uint8_t *)ops[k] != 0;
-            acc = op == UNO_SUM || op == UNO_MAX || op == UNO_BOR ? acc || v : op == UNO_BXOR ? acc != v : acc && v;
-        }
-        *(uint8_t *)out = acc;
-    } else {
-        __int128 x[MAX_OPERANDS], scalar = 0;
-        for (int k = -1; k < n; k++) {
-            uint64_t raw = 0;
-            memcpy(&raw, k < 0 ? sc->scalar : ops[k], each); /* little-endian machines only; others fail here loudly */
-            __int128 v = wrap(raw, (int)each * 8, is_signed_int(t));
-            if (k < 0)
-                scalar = v;
-            else
-                x[k] = v;
-        }
-        uint64_t r = (uint64_t)ref_int(op, x, n, (int)each * 8, is_signed_int(t), sc, scalar);
-        memcpy(out, &r, each);
-    }
-}
-
 /* ---- inputs ------------------------------------------------------------------------------------------------------------ */
 
 /* Mostly moderate values, so that sums say something, and every kind of special one. */
@@ -362,8 +126,8 @@ static void fill(uno_type t, void *out, size_t n)
             memcpy(p, &(uint64_t){rng_next(&rng)}, half); /* any bits at all */
         else
             memcpy(p, half == 4 ? (void *)&f : (void *)&v, half);
-        if (format_of(t) && (r & 31) != 1) {
-            uint16_t code = (uint16_t)ref_narrow(format_of(t), f);
+        if (ref_format(t) && (r & 31) != 1) {
+            uint16_t code = (uint16_t)ref_narrow(ref_format(t), f);
             memcpy(p, &code, half);
         }
         if (t == UNO_BOOL && (r & 1))
@@ -375,8 +139,8 @@ struct job {
     uno_type type;
     int op, n;
     size_t count;
-    const void *operands[MAX_OPERANDS];
-    char *memory[MAX_OPERANDS];
+    const void *operands[REF_MOST_OPERANDS];
+    char *memory[REF_MOST_OPERANDS];
     struct reduce_scale scale;
 };
 
@@ -498,8 +262,8 @@ static void vectorised_equals_plain(void **state)
             if (uno_op_check((uno_op)op_value(o), (uno_type)t) != UNO_OK)
                 continue;
             for (size_t count = 0; count <= 130; count++)
-                one_case((uno_type)t, op_value(o), 1 + (int)rng_below(&rng, MAX_OPERANDS), count);
-            for (int n = 1; n <= MAX_OPERANDS; n++)
+                one_case((uno_type)t, op_value(o), 1 + (int)rng_below(&rng, REF_MOST_OPERANDS), count);
+            for (int n = 1; n <= REF_MOST_OPERANDS; n++)
                 one_case((uno_type)t, op_value(o), n, 500 + rng_below(&rng, 30));
             one_case((uno_type)t, op_value(o), 2, 4096 + rng_below(&rng, 4096));
             one_case((uno_type)t, op_value(o), 3, 4096 + rng_below(&rng, 4096));
@@ -514,13 +278,13 @@ static void plain_equals_the_definition(void **state)
             if (uno_op_check((uno_op)op_value(o), (uno_type)t) != UNO_OK)
                 continue;
             size_t each = uno_type_bytes((uno_type)t);
-            for (int n = 1; n <= MAX_OPERANDS; n++) {
+            for (int n = 1; n <= REF_MOST_OPERANDS; n++) {
                 struct job j;
                 job_make(&j, (uno_type)t, op_value(o), n, 400);
                 char *got = malloc(400 * each + 1), *want = malloc(400 * each + 1);
                 job_run(&j, reduce_find((uno_type)t, op_value(o), false), -1, false, 0, got);
                 for (size_t i = 0; i < j.count; i++) {
-                    const void *at[MAX_OPERANDS];
+                    const void *at[REF_MOST_OPERANDS];
                     for (int k = 0; k < n; k++)
                         at[k] = (const char *)j.operands[k] + i * each;
                     ref_element((uno_type)t, op_value(o), want + i * each, at, n, &j.scale);
