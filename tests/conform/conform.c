@@ -6,6 +6,7 @@
  * Ends with one line "conform: N passed, N failed"; exit status 1 on any failure.
  */
 #include "conform.h"
+#include "share.h"
 #include "unisono_watch.h"
 
 #include <getopt.h>
@@ -176,24 +177,11 @@ static int run_process(uno_comm *comm)
     return r.failed ? 1 : 0;
 }
 
-/* Rank 0 makes the id and hands it to the others; every process was forked before any thread existed. */
-static bool share_id(int rank, const int pipes[2], uno_id *id)
-{
-    if (rank != 0)
-        return read(pipes[0], id, sizeof *id) == (ssize_t)sizeof *id;
-    if (uno_get_id(id) != UNO_OK)
-        return false;
-    for (int r = 1; r < opt.ranks; r++)
-        if (write(pipes[1], id, sizeof *id) != (ssize_t)sizeof *id)
-            return false;
-    return true;
-}
-
 static int child(int rank, const int id_pipes[2], int out)
 {
     uno_comm *comm;
     uno_id id;
-    if (!share_id(rank, id_pipes, &id) || uno_comm_init_rank(&comm, opt.ranks, &id, rank, NULL) != UNO_OK) {
+    if (!share_id(rank, opt.ranks, id_pipes, &id) || uno_comm_init_rank(&comm, opt.ranks, &id, rank, NULL) != UNO_OK) {
         fprintf(stderr, "conform: %s\n", uno_last_error(NULL));
         return 1;
     }

@@ -4,6 +4,7 @@
  * memory. Each check is a function in the list at the end.
  */
 #include "conform.h"
+#include "share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +42,7 @@ static uno_err shift_in_group(uno_comm *c, int32_t *a, int32_t *b, size_t n, boo
     fill(a, me, next, n);
     memset(b, 0, n * 4);
     TRY(uno_group_start());
-    if (receive_first)
-        TRY(uno_recv(b, n, UNO_INT32, last, c, stream));
-    TRY(uno_send(a, n, UNO_INT32, next, c, stream));
-    if (!receive_first)
-        TRY(uno_recv(b, n, UNO_INT32, last, c, stream));
+    TRY(share_pass(&(struct share_pass){a, b, n, UNO_INT32, next, last, receive_first}, c, stream));
     TRY(uno_group_end());
     TRY(uno_stream_synchronize(stream));
     return check(b, last, me, n, stream ? "send and recv in a group on a stream" : "send and recv in a group");

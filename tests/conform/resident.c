@@ -5,7 +5,7 @@
  * With private buffers all resident pages count, also those that peers share; with buffers of uno_mem_alloc each shared page
  * counts by its share, for the pages of peers' buffers exist anyway. Exit status 1 above the limit.
  */
-#include "unisono.h"
+#include "share.h"
 
 #include <getopt.h>
 #include <pthread.h>
@@ -119,12 +119,7 @@ static int child(int rank, const int ids[2], int out)
     uno_comm *comm;
     uno_id id;
     double growth_mb = 0;
-    if (rank == 0 && uno_get_id(&id) != UNO_OK)
-        return 1;
-    for (int r = 1; r < opt.ranks && rank == 0; r++)
-        if (write(ids[1], &id, sizeof id) != (ssize_t)sizeof id)
-            return 1;
-    if (rank != 0 && read(ids[0], &id, sizeof id) != (ssize_t)sizeof id)
+    if (!share_id(rank, opt.ranks, ids, &id))
         return 1;
     if (uno_comm_init_rank(&comm, opt.ranks, &id, rank, NULL) != UNO_OK) {
         fprintf(stderr, "resident: %s\n", uno_last_error(NULL));

@@ -7,6 +7,8 @@
  */
 #include "soak.h"
 
+#include "conform/share.h"
+
 #include <getopt.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -145,12 +147,7 @@ static int child(int rank, const int ids[2], int result)
     if (opt.carrier == HOSTS)
         setenv("UNISONO_HOST", rank % 3 == 1 ? "soak-b" : "soak-a", 1);
     out.at[0] = soak_held();
-    if (rank == 0 && uno_get_id(&id) != UNO_OK)
-        return 1;
-    for (int r = 1; r < opt.ranks && rank == 0; r++)
-        if (write(ids[1], &id, sizeof id) != (ssize_t)sizeof id)
-            return 1;
-    if (rank != 0 && read(ids[0], &id, sizeof id) != (ssize_t)sizeof id)
+    if (!share_id(rank, opt.ranks, ids, &id))
         return 1;
     if (uno_comm_init_rank(&world, opt.ranks, &id, rank, NULL) != UNO_OK) {
         fprintf(stderr, "soak: rank %d: %s\n", rank, uno_last_error(NULL));

@@ -4,6 +4,8 @@
  */
 #include "soak.h"
 
+#include "conform/share.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,11 +204,7 @@ static uno_err shift(struct soak *s, uno_comm *comm, int by, size_t bytes, uno_s
     fill(out, bytes, hash_mix(s->seed + s->step, (uint64_t)me));
     bool receive_first = rng_below(&s->own, 2);
     TRY(uno_group_start());
-    if (receive_first)
-        TRY(uno_recv(in, bytes, UNO_UINT8, from, comm, stream));
-    TRY(uno_send(out, bytes, UNO_UINT8, to, comm, stream));
-    if (!receive_first)
-        TRY(uno_recv(in, bytes, UNO_UINT8, from, comm, stream));
+    TRY(share_pass(&(struct share_pass){out, in, bytes, UNO_UINT8, to, from, receive_first}, comm, stream));
     TRY(uno_all_reduce(&one, &sum, 1, UNO_INT32, UNO_SUM, comm, stream));
     TRY(uno_group_end());
     TRY(uno_stream_synchronize(stream));
