@@ -87,6 +87,7 @@ static const char *known_binary(const unsigned char *h, size_t n)
     static const struct { const char *magic; size_t bytes; const char *what; } kinds[] = {
         {"\x1f\x8b", 2, "compressed with gzip; unpack it first: gzip -d"}, {"\x28\xb5\x2f\xfd", 4, "compressed with zstd; unpack it first: zstd -d"},
         {"\xfd" "7zXZ", 5, "compressed with xz; unpack it first: xz -d"},  {"PK\x03\x04", 4, "a zip archive (a PyTorch checkpoint is one); unpack it first"},
+        {"\xff\xfe", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"}, {"\xfe\xff", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"},
         {"\x7f" "ELF", 4, "a program or core file"},                      {"SQLite", 6, "an SQLite database (an Nsight report is one)"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (n >= kinds[i].bytes && memcmp(h, kinds[i].magic, kinds[i].bytes) == 0)
@@ -105,6 +106,8 @@ static bool read_as_lines(struct model *m, const char *name, struct source *s)
 
 static bool read_source(struct model *m, const char *name, struct source *s)
 {
+    if (s->head_bytes >= 3 && memcmp(s->head, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+        s->head += 3, s->head_bytes -= 3;
     const struct reader *r = who_reads(s->head, s->head_bytes);
     const char *binary = r ? NULL : known_binary((const unsigned char *)s->head, s->head_bytes);
     if (binary) {

@@ -75,13 +75,59 @@ static const char *take_iso_time(const char *s, double *time_s)
 
 /* ---- prefixes: each takes one off, or returns NULL ------------------------------------------------------ */
 
-static const char *prefix_time(const char *s, struct line *l)
+/* "slurmstepd[812]: " or "kernel: " behind a time and a host's name, as journalctl and syslog have it. */
+static const char *prefix_unit(const char *s, const char *host, size_t host_bytes, bool dated, struct line *l, struct model *m)
+{
+    size_t n = strcspn(s, " :[");
+    const char *p = s + n;
+    if (n == 0 || n > 40 || host_bytes == 0 || host_bytes > 63)
+        return NULL;
+    if (*p == '[') {
+        size_t digits = strspn(p + 1, "0123456789");
+        p += 1 + digits;
+        if (digits == 0 || *p++ != ']')
+            return NULL;
+    } else if (!dated) {
+        return NULL; /* less would take a program's words for a host */
+    }
+    if (p[0] != ':' || (p[1] != ' ' && p[1]))
+        return NULL;
+    l->host = model_string(m, host, host_bytes);
+    return p + 1 + (p[1] == ' ');
+}
+
+/* "May 14 02:10:44 node7 slurmstepd[812]: " of syslog; it knows no year. */
+static const char *prefix_syslog(const char *s, struct line *l, struct model *m)
+{
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    int day, h, mi, sec, n = 0;
+    char month[4] = "";
+    if (!isupper((unsigned char)s[0]) || sscanf(s, "%3[A-Za-z] %2d %2d:%2d:%2d %n", month, &day, &h, &mi, &sec, &n) != 5 || n == 0 || !strstr(months, month))
+        return NULL;
+    size_t host = strcspn(s + n, " ");
+    const char *after = s[n + host] == ' ' ? prefix_unit(s + n + host + 1, s + n, host, true, l, m) : NULL;
+    if (after)
+        l->time_s = (((strstr(months, month) - months) / 3 * 31.0 + day) * 24 + h) * 3600 + mi * 60 + sec;
+    return after;
+}
+
+/* What may follow an ISO time: "stderr F " of containerd, or host and program of journalctl -o short-iso. */
+static const char *after_time(const char *s, struct line *l, struct model *m)
+{
+    if (begins(s, "stdout F ") || begins(s, "stderr F ") || begins(s, "stdout P ") || begins(s, "stderr P "))
+        return s + 9;
+    size_t host = strcspn(s, " :[]()");
+    const char *after = s[host] == ' ' ? prefix_unit(s + host + 1, s, host, false, l, m) : NULL;
+    return after ? after : s;
+}
+
+static const char *prefix_time(const char *s, struct line *l, struct model *m)
 {
     bool bracket = *s == '[';
     const char *end = take_iso_time(s + bracket, &l->time_s);
     if (!end || (bracket && *end != ']') || (!bracket && *end && *end != ' ' && *end != '\t'))
         return NULL;
-    return skip_blanks(end + bracket);
+    return after_time(skip_blanks(end + bracket), l, m);
 }
 
 /* [ 7731.201552] of dmesg */
@@ -195,12 +241,14 @@ static const char *one_prefix(const char *s, struct line *l, struct model *m)
 {
     const char *after = NULL;
     if (isdigit((unsigned char)*s))
-        (void)((after = prefix_time(s, l)) || (after = prefix_task(s, l)));
+        (void)((after = prefix_time(s, l, m)) || (after = prefix_task(s, l)));
     else if (*s == '[')
-        (void)((after = prefix_torchrun(s, l)) || (after = prefix_time(s, l)) || (after = prefix_kernel(s, l)) || (after = prefix_mpirun(s, l)) ||
+        (void)((after = prefix_torchrun(s, l)) || (after = prefix_time(s, l, m)) || (after = prefix_kernel(s, l)) || (after = prefix_mpirun(s, l)) ||
                (after = prefix_task(s, l)));
     else if (*s == '(')
         after = prefix_ray(s, l, m);
+    else if (isupper((unsigned char)*s) && islower((unsigned char)s[1]) && s[2] && s[3] == ' ')
+        after = prefix_syslog(s, l, m);
     if (!after && (*s == '[' || isalnum((unsigned char)*s)))
         (void)((after = prefix_pod(s, l, m)) || (after = prefix_host(s, l, m)));
     return after;

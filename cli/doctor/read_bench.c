@@ -7,6 +7,16 @@
 
 #include "reader.h"
 
+/* Where the times begin: after the type come an operation, a root, both or none; then time, two rates and a count, once or twice, or eight a side
+ * with -I. -1: the row was cut. */
+static int first_number(char *const *at, int n)
+{
+    int first = isalpha((unsigned char)at[3][0]) ? 4 : 3;
+    bool root = first < n && (strcmp(at[first], "-1") == 0 || (at[first][strspn(at[first], "0123456789")] == 0 && (n - first) % 4 == 1));
+    first += root;
+    return (n - first) % 4 == 0 ? first : -1;
+}
+
 /* A row: size count type [op root] time alg bus wrong, time alg bus wrong. Newer ones have more columns, which are not needed here. */
 static bool row(struct model *m, const struct line *l)
 {
@@ -22,11 +32,8 @@ static bool row(struct model *m, const struct line *l)
         at[n++] = w;
     if (n < 7 || !isdigit((unsigned char)at[1][0]) || !isalpha((unsigned char)at[2][0]))
         return false;
-    /* After the type come an operation, a root, both or none; then time, two rates and a count, once or twice, or eight a side with -I. */
-    int first = isalpha((unsigned char)at[3][0]) ? 4 : 3;
-    while (first < 6 && (n - first) % 4)
-        first++;
-    if (first + 2 >= n)
+    int first = first_number(at, n);
+    if (first < 0 || first + 2 >= n)
         return false;
     char *end;
     double bus = strtod(at[first + 2], &end);

@@ -43,7 +43,9 @@ static void interfaces(struct model *m, const struct nccl_line *n, const char *l
 static void cards(struct model *m, const struct nccl_line *n, const char *list)
 {
     const char *oob = strstr(list, "OOB ");
-    for (const char *p = list; p && *p && (!oob || p < oob); p = strchr(p, ' ')) {
+    if (!oob) /* it ends every such list, so this one was cut, and a card that it lacks need not be missing */
+        return;
+    for (const char *p = list; p && *p && p < oob; p = strchr(p, ' ')) {
         p += strspn(p, " ");
         struct span name, kind;
         int64_t index, port;
@@ -58,8 +60,7 @@ static void cards(struct model *m, const struct nccl_line *n, const char *list)
         f.b = index;
         model_add(m, &f);
     }
-    if (oob)
-        interfaces(m, n, oob + 4, "oob");
+    interfaces(m, n, oob + 4, "oob");
 }
 
 static bool chosen(struct model *m, const struct nccl_line *n)

@@ -29,6 +29,8 @@ void shell_setting(struct model *m, const struct line *l, const char *name, size
 {
     if (!shell_wanted(name, name_bytes))
         return;
+    if (value_bytes && (value[0] == '"' || value[0] == '\'') && (value_bytes == 1 || !memchr(value + 1, value[0], value_bytes - 1)))
+        return; /* what begins with a quote and does not end was cut */
     if (value_bytes >= 2 && (value[0] == '"' || value[0] == '\'') && value[value_bytes - 1] == value[0]) {
         value++;
         value_bytes -= 2;
