@@ -3,10 +3,12 @@
 """ends.py UNISONO WHY_RANK [TEST] - how a rank ended is known on other hosts too, when nobody of its own is left to say it: what the
 launcher's agents collect reaches the survivors. Hosts are network namespaces, or ranks of this host that share no memory; every
 sentence is compared whole. Exit status 77: not possible here."""
+import json
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
@@ -107,6 +109,20 @@ class Ends(unittest.TestCase):
         self.start("ends", [1, 1], before=["env", "-u", "UNISONO_ENDS_FD"])
         self.kill([1])
         self.assertTrue(all(self.sentences([1], UNKNOWN)), self.job.lines)
+
+    def test_why_tells_it_too(self):
+        """Asked on another host: nobody of theirs is left to report."""
+        def judged():
+            answer = subprocess.run([UNISONO, "why", str(self.pids[5]), "--json"], stdout=subprocess.PIPE, check=False).stdout
+            ranks = {r["rank"]: r for r in json.loads(answer)["ranks"]}
+            return all((ranks[r]["status"], ranks[r]["ended"], ranks[r]["ended_code"]) == ("dead", *how) for r in (2, 3))
+        for sig, how in ((signal.SIGKILL, ("signal", 9)), (signal.SIGTERM, ("agent", 15))):
+            with self.subTest(signal=sig):
+                self.start("idle", [2, 2, 2])
+                for pid in [self.pids[2], self.pids[3]] if sig == signal.SIGKILL else [parent(self.pids[2])]:
+                    os.kill(pid, sig)
+                self.assertTrue(self.job.until(judged, 30, 0.1))
+                self.job.end()
 
     def test_out_of_memory(self):
         try:
