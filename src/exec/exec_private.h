@@ -79,6 +79,12 @@ static inline struct reduce_scale scale_for(const struct exec_op *op, unsigned f
     return s;
 }
 
+/* Does scale_for give something to do? What is sent on then is not what lies in memory. */
+static inline bool scales(const struct exec_op *op, unsigned flags)
+{
+    return (op->scalar && (flags & (PLAN_RAW_SRC | PLAN_RAW_DST))) || (op->program->op == UNO_AVG && (flags & PLAN_COMPLETES));
+}
+
 /* Cursors of the receiving ends lie behind the lanes. */
 static inline struct exec_ahead *op_ahead(struct exec_op *op)
 {

@@ -123,7 +123,7 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
     } else if (head) {
         /* Lend what stays where it is: the source of a plain send, or the destination of a fused one. Never scratch. */
         const char *stays = out ? out : !info->receives ? v->src : NULL;
-        bool raw_changes = !out && (op->scalar || p->op == UNO_AVG) && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES));
+        bool raw_changes = !out && scales(op, f->flags);
         enum plan_buf where = out ? f->dst_buf : f->src_buf;
         head->bytes = v->bytes;
         head->kind = NET_SLOT_BYTES;
@@ -136,7 +136,7 @@ static bool produce(const struct exec_op *op, const struct exec_fire *f, const s
     /* What a neighbour reads next should stay in the caches. */
     bool stream = p->stream && (!head || slot);
     unsigned flags = (stream && out ? REDUCE_STREAM_DST : 0) | (p->stream && placed ? out ? REDUCE_STREAM_DST2 : REDUCE_STREAM_DST : 0);
-    if (n > 1 || (p->reduce && (f->flags & (PLAN_RAW_SRC | PLAN_COMPLETES)) && (op->scalar || p->op == UNO_AVG))) {
+    if (n > 1 || (p->reduce && scales(op, f->flags))) {
         struct reduce_scale scale = scale_for(op, f->flags, own_operand(f, n));
         if (n == 1)
             reduce_scale_copy(p->type, p->op, out ? out : slot, operands[0], v->count, &scale);
