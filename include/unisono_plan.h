@@ -35,6 +35,32 @@ UNO_API uno_err uno_topology_json(const uno_topology *topology, char **text) UNO
 /* Say what looks wrong, one sentence a line; *count: how many. Not an error. */
 UNO_API uno_err uno_topology_check(const uno_topology *topology, char **text, int *count) UNO_MUST_CHECK;
 
+/* ---- costs: what the planner computes with ---------------------------------------------------------- */
+
+typedef struct uno_costs uno_costs;
+typedef struct uno_cost {
+    const char *name, *help;               /* static */
+    uint64_t ps, built_in_ps, least_ps, most_ps;
+} uno_cost;
+/* Load the costs that a job whose rank 0 is on this machine would use now: those of the calibration file that `unisono tune` wrote
+ * (UNISONO_COSTS, or below XDG_CACHE_HOME or HOME/.cache), else built-in ones. *costs: the caller's, freed with uno_costs_free. */
+UNO_API uno_err uno_costs_load(uno_costs **costs) UNO_MUST_CHECK;
+UNO_API void uno_costs_free(uno_costs *costs);
+/* Return 1 if they are the file's, 0 if they are built in. */
+UNO_API int uno_costs_measured(const uno_costs *costs);
+/* Return the file's path, "" if there is no place for one; the sentence that says why a file that is there is not followed, or "".
+ * They live as long as the costs. */
+UNO_API const char *uno_costs_path(const uno_costs *costs);
+UNO_API const char *uno_costs_why_not(const uno_costs *costs);
+/* Write into *text of which machine they are (out, freed with uno_text_free). */
+UNO_API uno_err uno_costs_machine(char **text) UNO_MUST_CHECK;
+/* Store cost number `index` (from 0) in *cost. UNO_ERR_ARG when there are fewer. */
+UNO_API uno_err uno_costs_get(const uno_costs *costs, int index, uno_cost *cost) UNO_MUST_CHECK;
+/* Change one, in picoseconds. UNO_ERR_ARG: no such name, or a value that cannot be. */
+UNO_API uno_err uno_costs_set(uno_costs *costs, const char *name, uint64_t ps) UNO_MUST_CHECK;
+/* Write them to their path, as this machine's, whole or not at all. UNO_ERR_CONFIG, UNO_ERR_SYSTEM. */
+UNO_API uno_err uno_costs_save(const uno_costs *costs) UNO_MUST_CHECK;
+
 /* ---- plans --------------------------------------------------------------------------------- */
 
 typedef struct uno_plan uno_plan; /* a schedule: what each rank does with which chunk in what order */
@@ -53,7 +79,7 @@ typedef struct uno_plan_params {
     size_t size;         /* sizeof(uno_plan_params) */
     uno_coll coll;       /* a plain collective; V forms use its plan */
     int nranks;          /* 1 to 4096; 0 = as many as `hosts` hold */
-    const char *algo;    /* one of uno_plan_algo(); NULL = what the planner chooses for `bytes` with default costs */
+    const char *algo;    /* one of uno_plan_algo(); NULL = what the planner chooses for `bytes` with this machine's costs */
     int channels;        /* parallel copies, each with its own chunks; 0 = 1, or the planner's choice */
     int root;            /* of rooted collectives */
     const char *hosts;   /* "2x4" = two hosts with 4 ranks each, "3,5" = ranks of each; NULL = all on one host */

@@ -79,7 +79,7 @@ static uno_err add_shrink(uno_comm *c)
     return err;
 }
 
-uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
+uno_err comm_assemble(uno_comm *c)
 {
     bool tcp = false;
     for (int r = 0; r < c->size; r++) {
@@ -98,7 +98,7 @@ uno_err comm_assemble(uno_comm *c, const struct topo_costs *costs)
     TRY(net_comm_new(&opt, &c->net));
     struct planner_settings s = {.algo = c->cfg.algo, .buffsize = c->cfg.buffsize, .memory_limit = c->cfg.memory_limit,
                                  .channels = (int)c->cfg.channels, .small = c->cfg.small && c->nhosts == 1, .nranks = c->size,
-                                 .host_of = c->host_of, .costs = *costs};
+                                 .host_of = c->host_of, .costs = c->costs};
     TRY(planner_new(&s, &c->planner));
     TRY(plancache_new(&c->cache));
     c->env.rank = c->rank;

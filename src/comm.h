@@ -156,7 +156,7 @@ struct uno_comm {
     const struct cached *last;    /* found last by plancache_get; under walk */
     struct op again;              /* the call that made `last`, if it is small and on one host; else its `cached` is NULL; under walk */
     bool lent;                    /* request.lent of the next all_reduce of two ranks; under walk */
-    uint64_t processors;          /* of the least host, for the planner */
+    struct topo_costs costs;      /* of its job, equal on all ranks */
     struct exec_env env;
     struct p2p *p2p;
     struct shrink *shrink;        /* this rank's part in the agreement on who goes on */
@@ -424,6 +424,7 @@ void job_on_control(void *job, int from, const void *data, size_t bytes);       
 void job_on_down(void *job, int from, enum net_down how, const char *text);
 
 /* ---- join.c, join_local.c, split.c -------------------------------------------------------------------------------- */
+struct topo_costs join_costs(const struct config *cfg); /* of this machine; a calibration that is not followed is said once a process */
 uno_err join_id(uno_comm **comm, int nranks, const uno_id *id, int rank, const uno_config *config);
 uno_err join_env(uno_comm **comm, const uno_config *config);
 uno_err join_all(uno_comm **comms, int n, const uno_config *config);
@@ -439,7 +440,7 @@ uno_err comm_shrink(uno_comm *comm, const int *exclude, int nexclude, const uno_
 /* ---- assemble.c --------------------------------------------------------------------------------------------------------- */
 void comm_free(uno_comm *comm);
 /* Common end of all ways to join: peers, hosts and regions are known. */
-uno_err comm_assemble(uno_comm *comm, const struct topo_costs *costs);
+uno_err comm_assemble(uno_comm *comm); /* its costs are set */
 uno_err comm_map_region(uno_comm *comm, int rank); /* from region_refs, checked before it is believed */
 uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *name, uno_comm **comm);
 

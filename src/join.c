@@ -24,6 +24,7 @@ struct join_info {
     struct net_segment_ref region, board;
     char hostname[64];
     struct sock_address_book book;
+    struct topo_costs costs;   /* rank 0's are everyone's */
 };
 /* The first exchange is where ranks learn that their word sizes differ: it has one layout for all. */
 _Static_assert(sizeof(struct join_info) == 520 && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
@@ -113,6 +114,8 @@ static uno_err describe(struct joining *j, struct join_info *me)
     gethostname(me->hostname, sizeof me->hostname - 1);
     if (c->job->net)
         net_proc_address(c->job->net, &me->book);
+    if (c->rank == 0)
+        me->costs = join_costs(&c->cfg);
     TRY(config_fingerprint(&c->cfg, &j->settings));
     id128 h = hash128(j->settings.s, j->settings.len, 4);
     me->settings = h.lo ^ h.hi;
@@ -251,9 +254,21 @@ static uno_err fill_job(struct joining *j)
 
 /* ---- the way in -------------------------------------------------------------------------------------------------------- */
 
+struct topo_costs join_costs(const struct config *cfg)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* alone: nothing is passed through it */
+    struct text why = {0};
+    bool found;
+    struct topo_costs costs = topo_tune_load(cfg->costs, &found, &why);
+    if (why.s && !atomic_flag_test_and_set_explicit(&said, memory_order_relaxed))
+        LOG(LOG_WARN, LOG_INIT, "%s", why.s);
+    text_free(&why);
+    return costs;
+}
+
 static struct topo_costs agreed_costs(const struct joining *j)
 {
-    struct topo_costs costs = topo_costs_default;
+    struct topo_costs costs = topo_costs_sane(&j->infos[0].costs) ? j->infos[0].costs : topo_costs_default;
     uint64_t least = UINT64_MAX;
     for (int r = 0; r < j->comm->size; r++) {
         uint64_t sum = 0, seen = 0; /* distinct sets of processors on r's host */
@@ -386,10 +401,9 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     TRY(comm_alloc(rank, nranks, cfg, name, &j.comm));
     uno_err err = exchange_all(&j, id, deadline);
     if (err == UNO_OK) {
-        struct topo_costs costs = agreed_costs(&j);
+        j.comm->costs = agreed_costs(&j);
         j.comm->env.crowded = crowded(&j);
-        j.comm->processors = costs.processors;
-        err = comm_assemble(j.comm, &costs);
+        err = comm_assemble(j.comm);
     }
     if (err == UNO_OK && nranks > 1)
         err = job_watch(j.comm);

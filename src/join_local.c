@@ -48,14 +48,14 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
         if (err == UNO_OK)
             job_attach(job, comms[r]);
     }
-    struct topo_costs costs = topo_costs_default;
+    struct topo_costs costs = join_costs(cfg);
     costs.processors = (uint64_t)topo_processors();
     for (int r = 0; r < n && err == UNO_OK; r++) {
         uno_comm *c = comms[r];
         c->id = hash_mix(job->id, 1);
         c->nhosts = 1;
         c->env.crowded = n > topo_processors();
-        c->processors = costs.processors;
+        c->costs = costs;
         for (int q = 0; q < n && err == UNO_OK; q++) {
             c->job_rank[q] = q;
             net_segment_ref(comms[q]->segment, &c->region_refs[q]);
@@ -63,7 +63,7 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
                 err = comm_map_region(c, q);
         }
         if (err == UNO_OK)
-            err = comm_assemble(c, &costs);
+            err = comm_assemble(c);
     }
     if (err == UNO_OK && n > 1 && job_watch(comms[0]) != UNO_OK)
         LOG(LOG_INFO, LOG_INIT, "nobody will say why operations do not go on: %s", err_text());

@@ -139,12 +139,24 @@ static struct request request_of(uno_coll coll, int nranks, int root, uint64_t b
                             .count = (size_t)(bytes / 4 / (blocks ? (uint64_t)nranks : 1))};
 }
 
-/* A planner with default costs over the ranks as placed, and the request that params describe. */
+/* This machine's costs; a file that is not followed is said by whoever shows the costs. */
+static struct topo_costs tuned(void)
+{
+    bool found;
+    struct text why = {0};
+    struct topo_costs costs = topo_tune_load(getenv("UNISONO_COSTS"), &found, &why);
+    text_free(&why);
+    if (found)
+        costs.processors = (uint64_t)topo_processors();
+    return costs;
+}
+
+/* A planner with this machine's costs over the ranks as placed, and the request that params describe. */
 static uno_err open_planner(const uno_plan_params *p, const int *host_of, struct planner **planner, struct request *req)
 {
     struct planner_settings settings = {.algo = p->algo ? p->algo : "", .memory_limit = 2u << 20,
                                         .channels = p->channels, .small = true, .nranks = p->nranks, .host_of = host_of,
-                                        .costs = topo_costs_default};
+                                        .costs = tuned()};
     for (int r = 0; host_of && r < p->nranks; r++)
         settings.small = settings.small && host_of[r] == 0;
     *req = request_of(p->coll, p->nranks, p->root, p->bytes);

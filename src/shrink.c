@@ -210,9 +210,8 @@ static uno_err make_parts(struct making *m, const struct config *cfg, const char
     if (fault_hit("shrink_made"))
         (void)raise(SIGKILL);
     TRY(map_members(m));
-    struct topo_costs costs = topo_costs_default;
-    costs.processors = c->processors = old->processors;
-    TRY(comm_assemble(c, &costs));
+    c->costs = old->costs;
+    TRY(comm_assemble(c));
     comm_inherit_gone(old, c);
     return UNO_OK;
 }

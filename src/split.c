@@ -118,12 +118,10 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
         net_segment_ref(s->child->segment, &s->mine.region);
     TRY(agree(s, s->offers, err));
     if (s->child) {
-        struct topo_costs costs = topo_costs_default;
-        costs.processors = parent->processors;
-        s->child->processors = parent->processors;
+        s->child->costs = parent->costs;
         err = map_members(s->child, parent, s->members, s->offers);
         if (err == UNO_OK)
-            err = comm_assemble(s->child, &costs);
+            err = comm_assemble(s->child);
         if (err == UNO_OK)
             comm_inherit_gone(parent, s->child);
     }

@@ -202,7 +202,9 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
         return UNO_OK;
     uint64_t chunk = chunk_bytes(block_bytes(p, req), c->kept->plan->parts);
     c->shift = root_given ? 0 : root;
-    c->cost_ps = planner_slots(&c->kept->load, &p->settings, chunk, &c->slots);
+    uint64_t payload = planner_payload(p, req), ranks = MAX(1, c->kept->load.host_ranks);
+    struct topo_costs costs = topo_costs_at(&p->settings.costs, payload < UINT64_MAX / 2 / ranks ? payload * ranks : payload, req->lent);
+    c->cost_ps = planner_slots(&c->kept->load, &p->settings, &costs, chunk, &c->slots);
     return UNO_OK;
 }
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define COST_SAMPLE 32
-#define SWITCH_PS 1500000u /* a hand-over that needs the scheduler because ranks share a processor */
 
 /* First values of the slot sizes (design section 2). */
 #define SLOTS_K 2
@@ -124,6 +123,8 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
         bool folds = (n & (n - 1)) != 0;
         hops = (folds ? deep - 1 : deep) * times + (folds ? 2 : 0);
         net = MIN(hops, rounds_between(plan) * times + (folds ? 2 : 0));
+        if (coll_has_root(plan->coll))
+            load->relays = 2 * (n - 1); /* all chunks but one are scattered or summed, then brought together */
     } else if (strcmp(algo, "flat2") == 0) {
         hops = net = 2;
         load->relays = coll_has_root(plan->coll) ? 2 : 0;
@@ -215,7 +216,7 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t work = MAX(rank, host / processors), busiest = MAX(work, link);
     uint64_t shm_hop = c->shm_latency_ps, net_hop = c->net_latency_ps;
     if (l->host_ranks > processors)
-        shm_hop += SWITCH_PS * (l->host_ranks - processors) / processors;
+        shm_hop += c->switch_ps * (l->host_ranks - processors) / processors;
     uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
     if (l->hops_net)
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
@@ -267,8 +268,8 @@ static uint64_t large_tile(uint64_t chunk, uint64_t most)
     return chunk >= TILE_LEAST * TILES_A_CHUNK ? MIN(tile, power_below(chunk / TILES_A_CHUNK, TILE_LEAST)) : tile;
 }
 
-uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes,
-                       struct planner_slots *slots)
+uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
+                       uint64_t chunk_bytes, struct planner_slots *slots)
 {
     uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
     room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
@@ -276,9 +277,9 @@ uint64_t planner_slots(const struct plan_load *load, const struct planner_settin
     if (!settings->buffsize && load->messages_net)
         tile = large_tile(chunk_bytes, MIN(most, TILE_MOST_NET));
     else if (!settings->buffsize)
-        tile = cheapest_tile(load, &settings->costs, SLOTS_K, chunk_bytes, MIN(most, TILE_MOST));
+        tile = cheapest_tile(load, costs, SLOTS_K, chunk_bytes, MIN(most, TILE_MOST));
     uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
     tile = MIN(MIN(tile, 1u << 30), whole);
     *slots = (struct planner_slots){.k = SLOTS_K, .tile_bytes = (uint32_t)tile, .room_bytes = room / 64 * 64};
-    return cost_with_tile(load, &settings->costs, SLOTS_K, chunk_bytes, tile);
+    return cost_with_tile(load, costs, SLOTS_K, chunk_bytes, tile);
 }

@@ -29,8 +29,8 @@ uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *
 
 /* What one connection has; as in struct choice. */
 struct planner_slots { int k; uint32_t tile_bytes; uint64_t room_bytes; };
-/* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. */
-uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, uint64_t chunk_bytes,
-                       struct planner_slots *slots);
+/* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. costs: those of the request's size. */
+uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
+                       uint64_t chunk_bytes, struct planner_slots *slots);
 
 #endif

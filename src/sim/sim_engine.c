@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 /* A hand-over through the scheduler, when ranks share a processor; the planner's closed form has the same. */
-#define SWITCH_PS 1500000u
 
 struct slot {
     uint64_t arrives, released;
@@ -207,7 +206,7 @@ static uint64_t occupy(struct engine *e, int rank, uint64_t at, uint64_t cost)
         if (starts < others || (starts == others && p->rank == rank && best->rank != rank))
             best = p;
     }
-    uint64_t change = best->rank != rank && h->ranks > h->processors && best->rank >= 0 ? SWITCH_PS : 0;
+    uint64_t change = best->rank != rank && h->ranks > h->processors && best->rank >= 0 ? e->in->costs.switch_ps : 0;
     best->free = MAX(best->free, at) + change + cost;
     best->rank = rank;
     e->rank_free[rank] = best->free;

@@ -7,6 +7,8 @@
 
 #include "base/base.h"
 
+#include <stddef.h>
+
 enum topo_kind { TOPO_HOST, TOPO_SOCKET, TOPO_NUMA, TOPO_L3, TOPO_CORE, TOPO_PU, TOPO_PCI, TOPO_NIC, TOPO_GPU, TOPO_SWITCH, TOPO_RANK };
 extern const char *const topo_kind_names[];
 
@@ -48,15 +50,32 @@ int topo_check(const struct graph *graph, struct text *out);
 int topo_processors(void);  /* min(affinity mask, cgroup CPU quota rounded up), >= 1 */
 
 /* ---- the one cost function (planner and sim share it): integers only, picoseconds ---- */
-struct topo_costs {              /* measured or default; equal on all ranks (exchanged at join) */
-    uint64_t shm_latency_ps;     /* flag hand-over between two ranks of a host */
-    uint64_t shm_ps_per_kb;      /* one core copies 1024 bytes through a slot, both sides together */
-    uint64_t reduce_ps_per_kb;   /* one core reduces 1024 bytes */
-    uint64_t net_latency_ps;     /* one small message between hosts */
-    uint64_t net_ps_per_kb;      /* 1024 bytes between hosts on one host's links */
-    uint64_t step_ps;            /* fixed cost of one firing */
+struct topo_costs {              /* measured or built in; equal on all ranks (exchanged at join). What each is: costs.def */
+#define COST(id, built_in, least, most, help) uint64_t id;
+#include "costs.def"
+#undef COST
     uint64_t processors;         /* of the least host */
 };
 extern const struct topo_costs topo_costs_default;
+/* The costs where the messages of one host's ranks have `bytes` together: shm_ps_per_kb and reduce_ps_per_kb are those of the class.
+ * lent: the buffers can be mapped by both sides. */
+struct topo_costs topo_costs_at(const struct topo_costs *costs, uint64_t bytes, bool lent);
+
+/* ---- calibration (topo_tune.c): costs measured on this machine by `unisono tune`, in a file ---- */
+struct topo_cost_row { const char *name, *help; uint64_t built_in, least, most; };
+#define TOPO_COST_ROWS (offsetof(struct topo_costs, processors) / sizeof(uint64_t))
+extern const struct topo_cost_row topo_cost_rows[]; /* in the order of the fields: TOPO_COST_ROWS of them */
+static inline uint64_t *topo_cost_of(struct topo_costs *c, size_t row) { return (uint64_t *)c + row; }
+/* This machine's file: `setting` if it names one, else below XDG_CACHE_HOME or HOME/.cache. UNO_ERR_CONFIG: there is no place. */
+uno_err topo_tune_path(const char *setting, char *path, size_t path_bytes);
+/* Costs of this machine: those of the file, or built in. found: they are the file's. *why (owned by the caller, or empty): the
+ * sentence that says why a file that is there is not followed. `setting` as UNISONO_COSTS: "none" = built in. */
+struct topo_costs topo_tune_load(const char *setting, bool *found, struct text *why);
+/* Write them, whole or not at all. UNO_ERR_SYSTEM, UNO_ERR_CONFIG. */
+uno_err topo_tune_save(const char *path, const struct topo_costs *costs);
+/* Are values received from another rank ones that a file could have? */
+bool topo_costs_sane(const struct topo_costs *costs);
+/* What a calibration is good for: "AMD EPYC 9R14, 2 processors, 1 NUMA node". */
+void topo_tune_machine(struct text *machine);
 
 #endif

@@ -12,14 +12,41 @@
 
 /* Round numbers of a current server core and a 10 Gbit/s link; order of magnitude is what matters for choosing. */
 const struct topo_costs topo_costs_default = {
-    .shm_latency_ps = 150000,
-    .shm_ps_per_kb = 120000,
-    .reduce_ps_per_kb = 120000,
-    .net_latency_ps = 6000000,
-    .net_ps_per_kb = 800000,
-    .step_ps = 30000,
+#define COST(id, built_in, least, most, help) .id = (built_in),
+#include "costs.def"
+#undef COST
     .processors = 64, /* enough for one a rank */
 };
+
+enum { CLASSES = 4 };
+static const uint64_t class_most[CLASSES] = {128u << 10, 2u << 20, 16u << 20, UINT64_MAX};
+
+/* Of `rates`, one a class, that of `class`; 0: as the class before. */
+static uint64_t rate_at(const uint64_t *rates, int class)
+{
+    while (class > 0 && rates[class] == 0)
+        class--;
+    return rates[class];
+}
+
+struct topo_costs topo_costs_at(const struct topo_costs *costs, uint64_t bytes, bool lent)
+{
+    struct topo_costs at = *costs;
+    const struct topo_costs *c = costs;
+    const uint64_t shm[CLASSES] = {c->shm_ps_per_kb, c->shm_2m_ps_per_kb, c->shm_16m_ps_per_kb, c->shm_large_ps_per_kb};
+    const uint64_t sum[CLASSES] = {c->reduce_ps_per_kb, c->reduce_2m_ps_per_kb, c->reduce_16m_ps_per_kb, c->reduce_large_ps_per_kb};
+    const uint64_t read[CLASSES] = {c->read_ps_per_kb, c->read_2m_ps_per_kb, c->read_16m_ps_per_kb, c->read_large_ps_per_kb};
+    const uint64_t map[CLASSES] = {c->map_ps_per_kb, c->map_2m_ps_per_kb, c->map_16m_ps_per_kb, c->map_large_ps_per_kb};
+    int class = 0;
+    while (bytes > class_most[class])
+        class++;
+    uint64_t direct = rate_at(lent ? map : read, class); /* instead of into a slot and out of it */
+    at.shm_ps_per_kb = rate_at(shm, class);
+    at.reduce_ps_per_kb = rate_at(sum, class);
+    if (direct && direct < at.shm_ps_per_kb && class > 0)
+        at.shm_ps_per_kb = direct;
+    return at;
+}
 
 /* Processors in the affinity mask, whatever the kernel's mask size; 1 when it cannot be read. */
 static int affinity_processors(void)
