@@ -6,6 +6,7 @@
  *   sweep   (perf_sweep.c, perf_buffers.c, perf_measure.c)  one crew's walk over sizes, types, operations, roots: warm up, time, check
  *   coll    (perf_coll.c, perf_pairs.c)  the collectives: counts, calls, expected results, bandwidth factors
  *   data    (perf_data.c, perf_number.c)  inputs whose exact result does not depend on order, and the comparison
+ *   choices (perf_choices.c)  every algorithm at the same size, in turns
  *   limit   (perf_limit.c)    what the machine allows for the same collective and size
  *   report  (perf_report.c, perf_remarks.c, perf_json.c)  nccl-tests' table, lines of our own after it, JSON
  */
@@ -45,7 +46,7 @@ struct perf_options {
     double timeout_s;        /* 0 = the library's */
     enum perf_average average;
     enum perf_buffers buffers;
-    bool shared_memory, limit, explain, explain_all, first_look; /* first_look: called without any argument */
+    bool shared_memory, limit, explain, explain_all, choices, first_look; /* first_look: called without any argument */
     const char *output_file; /* -J */
     const char *json_file;   /* --json */
     char split_op;           /* & | % /: ranks are split by their process's number; 0 = not */
@@ -192,6 +193,8 @@ struct half { /* of a line: out of place, in place */
     double *times_us;      /* per iteration, slowest rank; NULL if not asked */
     int times;
 };
+enum { PERF_ALGOS = 8 };
+struct choice_times { int count; const char *name[PERF_ALGOS]; double us[PERF_ALGOS], chosen_us; }; /* names are static */
 struct line {
     size_t bytes, count;
     int type, op, root;    /* op -1: none */
@@ -199,6 +202,7 @@ struct line {
     double limit_us;       /* 0 = not measured */
     const char *limit_how; /* static */
     char *explained;       /* NULL = not asked */
+    struct choice_times choices; /* count 0 = not asked */
 };
 struct rank_info { int pid, local, group; char host[64], processors[64]; long rss_start_kb, rss_end_kb, own_kb; }; /* own_kb: of the benchmark's buffers */
 
@@ -229,6 +233,10 @@ void report_line(struct report *r, const struct line *line);
 void report_progress(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The lines of our own after the table, as asked. */
 void report_remarks(struct report *r);
+/* Of uno_comm_explain's line the algorithm's words, "flat, 2 channels". Returns their length. */
+size_t perf_explained_algorithm(const char *explained, const char **words);
+void perf_choices_print(const struct report *r); /* perf_choices.c */
+double perf_choices_ratio(const struct line *l); /* the chosen one's time to that of the best */
 /* Footer, remarks, JSON. Returns the exit status. */
 int report_close(struct report *r);
 void report_free(struct report *r);

@@ -111,6 +111,18 @@ static void write_line(FILE *f, const struct perf_options *o, const struct line 
         fprintf(f, ",\n     \"explanation\": ");
         out_json_string(f, l->explained);
     }
+    if (l->choices.count) {
+        fprintf(f, ",\n     \"choices\": {");
+        number(f, "chosen_us", l->choices.chosen_us);
+        fputs(", ", f);
+        number(f, "chosen_to_best", perf_choices_ratio(l));
+        fprintf(f, ", \"forced_us\": {");
+        for (int i = 0; i < l->choices.count; i++) {
+            fputs(i ? ", " : "", f);
+            number(f, l->choices.name[i], l->choices.us[i]);
+        }
+        fprintf(f, "}}");
+    }
     fprintf(f, ",\n     \"actual_iterations\": %d, \"experiment_name\": \"%s_perf\"}", o->iters, o->coll->name);
 }
 

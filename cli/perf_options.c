@@ -228,6 +228,7 @@ static bool parse_option(int id, const char *arg, struct perf_options *o)
         o->explain = true;
         o->explain_all = arg && strcmp(arg, "all") == 0;
         return !arg || o->explain_all || bad(id, arg, "all, or nothing");
+    case OPT_CHOICES:     o->choices = true; return true;
     case OPT_PERCENTILES: o->percentiles = true; return true;
     default:              return true;
     }

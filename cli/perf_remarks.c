@@ -62,7 +62,7 @@ static void print_percentiles(struct report *r)
 /* ---- why ----------------------------------------------------------------------------------------------------------- */
 
 /* Of "all_reduce 8 B float32 on 4 ranks, 1 host: flat, tile 8 B, predicted ..." the algorithm's words, "flat". */
-static size_t find_algorithm(const char *explained, const char **words)
+size_t perf_explained_algorithm(const char *explained, const char **words)
 {
     static const char *const ends[] = {", tile", " (", ", predicted", ";"};
     const char *host = strstr(explained, " host"), *from = host ? strstr(host, ": ") : NULL;
@@ -79,7 +79,7 @@ static size_t find_algorithm(const char *explained, const char **words)
 static bool same_algorithm(const struct line *a, const struct line *b)
 {
     const char *x, *y;
-    size_t n = find_algorithm(a->explained, &x), m = find_algorithm(b->explained, &y);
+    size_t n = perf_explained_algorithm(a->explained, &x), m = perf_explained_algorithm(b->explained, &y);
     return n == m && strncmp(x, y, n) == 0;
 }
 
@@ -104,7 +104,7 @@ static void print_walk(struct report *r, size_t from, size_t end)
     for (size_t i = from, next; i < end; i = next) {
         for (next = i + 1; next < end && same_algorithm(&r->lines[i], &r->lines[next]); next++)
             ;
-        size_t length = find_algorithm(r->lines[i].explained, &words);
+        size_t length = perf_explained_algorithm(r->lines[i].explained, &words);
         fprintf(f, "%s%.*s", i > from ? "; " : "", (int)length, words);
         if (next < end)
             fprintf(f, " up to %s", out_bytes(size, sizeof size, r->lines[next - 1].bytes));
@@ -113,7 +113,7 @@ static void print_walk(struct report *r, size_t from, size_t end)
     }
     const char *why = strstr(last->explained, ", predicted ");
     if (why) {
-        size_t length = find_algorithm(last->explained, &words);
+        size_t length = perf_explained_algorithm(last->explained, &words);
         fprintf(f, " - each time the least predicted time, at %s %.*s %s", out_bytes(size, sizeof size, last->bytes), (int)length,
                 words, why + strlen(", predicted "));
     }
@@ -180,6 +180,8 @@ void report_remarks(struct report *r)
         print_percentiles(r);
     if (r->o->limit)
         print_limits(r);
+    if (r->o->choices && r->line_count)
+        perf_choices_print(r);
     if (r->o->explain)
         print_explanations(r);
     if (r->o->memory_report)

@@ -18,7 +18,7 @@
 static void explain(struct sweep *s, const struct job *j, struct line *line)
 {
     char text[1024];
-    if (!s->report || !s->o->explain)
+    if (!s->report || (!s->o->explain && !s->o->choices))
         return;
     if (j->coll->explains < 0)
         snprintf(text, sizeof text, "sends and receives in a group: one lane a peer and direction, no algorithm to choose");
@@ -46,6 +46,8 @@ static uno_err run_line(struct sweep *s, const struct job *j)
             report_progress(s->report, "measuring what the machine allows at %s", out_bytes(size, sizeof size, j->shown_bytes));
         TRY(perf_limit_measure(s->limit, s->c, j, &line.limit_us, &line.limit_how));
     }
+    if (s->choices)
+        TRY(perf_choices_measure(s, j, s->choices, &line.choices));
     explain(s, j, &line);
     if (s->report)
         report_line(s->report, &line);
@@ -228,6 +230,8 @@ static int open_all(struct sweep *s, struct report *report, long rss_start_kb)
         if (err != UNO_OK)
             return perf_fail(s->c, err, "preparing the limit");
     }
+    if (s->o->choices && (status = perf_choices_open(s, &s->choices)) != CLI_GOOD)
+        return status;
     if (first && !report_open(report, s->c))
         return CLI_ERROR;
     if (first) {
@@ -251,6 +255,7 @@ int perf_sweep(struct crew *c)
         status = err == UNO_OK ? finish(&s, rss_start_kb) : perf_fail(c, err, c->o->coll->name);
     }
     perf_limit_close(s.limit);
+    perf_choices_close(s.choices);
     sweep_buffers_free(&s);
     report_free(&report);
     return status;

@@ -14,6 +14,7 @@ struct sweep {
     const struct perf_options *o;
     struct report *report;    /* NULL without rank 0 */
     struct limit *limit;
+    struct choices *choices;  /* NULL when not asked */
     size_t max_bytes;         /* -e, or what memory allows */
     size_t buffer_bytes;      /* of each buffer */
     struct buffers *buffers;  /* one pair a rank of this crew */
@@ -39,5 +40,10 @@ long sweep_status_kb(const char *path, const char *field); /* a field of a file 
 /* perf_measure.c. half 0: out of place, 1: in place, or with the buffers exchanged. Collective. */
 uno_err sweep_time(struct sweep *s, const struct job *j, int half, struct half *h);
 uno_err sweep_check(struct sweep *s, const struct job *j, int half, struct half *h);
+
+/* perf_choices.c. Collective. open: an exit status; on failure a sentence was printed. */
+int perf_choices_open(struct sweep *s, struct choices **choices);
+uno_err perf_choices_measure(struct sweep *s, const struct job *j, const struct choices *choices, struct choice_times *times);
+void perf_choices_close(struct choices *choices);
 
 #endif

@@ -217,6 +217,19 @@ def case_explain():
     assert len(re.findall("^# from ", out, re.M)) == 6 and "# rank 0 in this run: " in out, out
     out, _ = run(["sendrecv"] + args + ["--explain"])
     assert len(re.findall("^# plans: sends and receives", out, re.M)) == 1, out
+    out, _ = run(["reduce", "--ranks", "2", "-b", "64", "-e", "64K", "-f", "32", "-n", "2", "--choices"], env={"UNISONO_COSTS": "none"})
+    table = [line.split() for line in out[out.index("# choices:"):].splitlines()]
+    assert table[1][1:4] == ["size", "chosen", "chosen"] and {"flat", "ring", "tree", "hd"} < set(table[1]), table
+    sizes = [row for row in table[2:] if len(row) > 5 and row[1].isdigit()]
+    assert [row[1] for row in sizes] == ["64", "2048", "65536"], table
+    good = re.search(r"within 10 % of the best in (\d) of 3", out)
+    assert good and int(good[1]) == sum("best is" not in " ".join(row) for row in sizes), out
+    out, _ = run(["reduce", "--ranks", "2", "-b", "64", "-e", "64", "-n", "2", "--choices", "--json", "-"])
+    choices = json.loads(out)["results"][0]["choices"]
+    assert choices["chosen_to_best"] > 0.5 and set(choices["forced_us"]) > {"flat", "ring"}, choices
+    for refused, why in ((["sendrecv", "--ranks", "2"], "one fixed plan"), (["all_reduce", "-t", "2"], "processes")):
+        _, err = run(refused + ["-b", "64", "-e", "64", "--choices"], status=2)
+        assert why in err, err
     _, err = run(args + ["--explain=some"], status=2)
     assert "--explain" in err and "all" in err, err
     _, err = run(["--ranks", "3", "-b", "32K", "-e", "32K", "-n", "2"], env={"UNISONO_DEBUG": "info", "UNISONO_DEBUG_SUBSYS": "plan"})
