@@ -330,6 +330,8 @@ int cmd_doctor(int argc, char **argv)
         return rc == CLI_BAD ? CLI_GOOD : rc;
     if (w.agent)
         return doctor_be_agent();
+    if (w.page && (w.job || w.rules || ((w.env || w.all) && optind == argc)))
+        return out_error("doctor", "--html is for findings: of files, of this machine, of --hosts or --check-nccl; --advise, --rules and --env without a file have none");
     if (w.hosts.names)
         return hosts(&w);
     if (w.job)

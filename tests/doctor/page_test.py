@@ -127,6 +127,8 @@ class Pages(unittest.TestCase):
         p = subprocess.run([UNISONO, "doctor", "--html", os.path.join(self.folder, "no", "page.html"), *case("B01")], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(p.returncode, 2)
         self.assertRegex(p.stderr, "page .* cannot be written: No such file")
+        p = subprocess.run([UNISONO, "doctor", "--rules", "--html", os.path.join(self.folder, "page.html")], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((p.returncode, p.stdout, os.path.exists(os.path.join(self.folder, "page.html"))), (2, "", False))
         p = subprocess.run([UNISONO, "doctor", "--html", "-", *case("B01")], capture_output=True, text=True, timeout=60, check=False)
         self.assertTrue(p.stdout.startswith("<!DOCTYPE html>") and p.stdout.endswith("</html>\n"))
 
