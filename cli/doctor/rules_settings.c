@@ -253,6 +253,8 @@ void rule_settings_differ(struct judge *j)
             evidence(f, d[i].here);
             evidence(f, d[i].there);
         }
+    if (*setting_meaning(tell->v[0]))
+        explain(j, f, "%s: %s", tell->v[0], setting_meaning(tell->v[0]));
     if (wire.n)
         explain(j, f, "What decides how data are cut and sent must be the same on all ranks; nobody checks it.");
     evidence(f, sizes);

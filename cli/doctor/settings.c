@@ -8,7 +8,7 @@
 
 #include "output.h"
 
-enum reader_of { BOTH, NCCL, RCCL, CONTRIB, PLUGIN, SHARP, TESTS, PYTORCH };
+enum reader_of { BOTH, NCCL, RCCL, UNUSED, CONTRIB, PLUGIN, SHARP, TESTS, PYTORCH };
 enum type { BOOL, INT, LIST, TEXT };
 
 static const struct known {
@@ -18,7 +18,7 @@ static const struct known {
     const char *dflt, *meaning;
 } known[] = {
 #define KNOWN(name, reader, type, dflt, meaning) {name, reader, type, dflt, meaning},
-#include "known_vars.def"
+#include "known_env.def"
 #undef KNOWN
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
@@ -85,6 +85,12 @@ static const struct known *known_named(const char *name)
         if (same_text(known[i].name, name))
             return &known[i];
     return NULL;
+}
+
+const char *setting_meaning(const char *name)
+{
+    const struct known *k = known_named(name);
+    return k ? k->meaning : "";
 }
 
 long long setting_number(const char *value)
@@ -226,7 +232,7 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
         return opinion(GRADE_NOTE, model_say(m, "NCCL_NVLS_ENABLE=1 forces NVLink SHARP instead of leaving it automatic (2)"), "");
     if (same_text(name, "NCCL_IB_HCA") && *value && value[0] != '=' && value[0] != '^' && !strpbrk(value, ",:") && !isdigit((unsigned char)value[strlen(value) - 1]))
         return opinion(GRADE_NOTE, model_say(m, "NCCL_IB_HCA=%s is a prefix that selects every device whose name begins so", value), "");
-    if (k && begins(k->meaning, "[declared, never used]"))
+    if (k && k->reader == UNUSED)
         return opinion(GRADE_NOTE, model_say(m, "%s is declared and never used", name), "");
     return FINE;
 }

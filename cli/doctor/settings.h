@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - what is known of variables: who reads them (known_vars.def), which are read by nobody though articles recommend them, which
+ * settings.h - what is known of variables: who reads them (src/tables/known_env.def), which are read by nobody though articles recommend them, which
  * words each parser takes, and what a value really becomes.
  */
 #ifndef UNO_DOCTOR_SETTINGS_H
@@ -28,6 +28,9 @@ bool setting_may_differ(const char *name);
 
 /* Must it be the same on all ranks, since it decides what is sent? */
 bool setting_on_the_wire(const char *name);
+
+/* What it does, a sentence; "" when it is not known. */
+const char *setting_meaning(const char *name);
 
 /* What strtoll makes of it, as NCCL does: "4M" is 4, "true" is 0. */
 long long setting_number(const char *value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_audit.c - what each UNISONO_, NCCL_ and RCCL_ variable of the environment does here: one finding each, with a sentence.
- * Names come from config.def and known_env.def.
+ * Names come from config.def and tables/known_env.def.
  */
 #include "config_table.h"
 
@@ -17,18 +17,25 @@ static const char *const reader_text[] = {
     [TESTS] = "nccl-tests reads it", [PYTORCH] = "PyTorch's NCCL process group reads it, NCCL itself does not"};
 
 static const struct { const char *name; enum reader reader; } known[] = {
-#define KNOWN(who, n) {n, who},
-#define MYTH(n, advice)
+#define KNOWN(n, who, type, dflt, meaning) {n, who},
 #include "known_env.def"
 #undef KNOWN
-#undef MYTH
 };
+
+/* Names that articles recommend and no library reads, and what to do here instead. */
 static const struct { const char *name, *advice; } myths[] = {
-#define KNOWN(who, n)
-#define MYTH(n, advice) {n, advice},
-#include "known_env.def"
-#undef KNOWN
-#undef MYTH
+    {"NCCL_IB_MTU", "the MTU is taken from the network port"},
+    {"RCCL_NET_PLUGIN", "RCCL reads NCCL_NET_PLUGIN"},
+    {"RCCL_ENABLE_XGMI", "xGMI links are always used when they exist"},
+    {"NCCL_TREE_THRESHOLD", "NCCL removed it; algorithms are chosen with NCCL_ALGO, here with UNISONO_ALGO"},
+    {"NCCL_LL_THRESHOLD", "NCCL removed it; protocols are chosen with NCCL_PROTO"},
+    {"NCCL_SINGLE_RING_THRESHOLD", "NCCL removed it"},
+    {"NCCL_IB_CUDA_SUPPORT", "NCCL removed it; NCCL_NET_GDR_LEVEL took its place"},
+    {"NCCL_CHECKS_DISABLE", "NCCL no longer reads it"},
+    {"NCCL_ABORT_ON_ERROR", "errors are returned by the call, with a sentence"},
+    {"NCCL_SOCKET_TIMEOUT", "UNISONO_TIMEOUT and UNISONO_JOIN_TIMEOUT are the deadlines here"},
+    {"NCCL_TIMEOUT_MINUTES", "UNISONO_TIMEOUT is the deadline here, in seconds"},
+    {"NCCL_MAX_P2P_PEERS", "NCCL reads NCCL_P2P_MAX_PEERS"},
 };
 
 /* Why a family of names has nothing to act on here. First match. */
@@ -65,7 +72,8 @@ static const char *nearest(const char *name)
             names[n++] = cfg_table[i].name;
     } else {
         for (size_t i = 0; i < ARRAY_LEN(known); i++)
-            names[n++] = known[i].name;
+            if (strncmp(known[i].name + 1, "CCL_", 4) == 0) /* of NCCL and RCCL, as all that is asked about */
+                names[n++] = known[i].name;
     }
     return text_nearest(name, names, n);
 }
