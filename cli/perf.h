@@ -235,6 +235,10 @@ void report_progress(struct report *r, const char *fmt, ...) __attribute__((form
 void report_remarks(struct report *r);
 /* Of uno_comm_explain's line the algorithm's words, "flat, 2 channels". Returns their length. */
 size_t perf_explained_algorithm(const char *explained, const char **words);
+/* perf_predict.c. Of uno_comm_explain's line the predicted time, 0 = none; is it off, and by how many per cent of what was measured? */
+double perf_predicted_us(const char *explained);
+bool perf_prediction_off(const struct line *l, double *percent);
+void perf_predictions_print(const struct report *r);
 void perf_choices_print(const struct report *r); /* perf_choices.c */
 double perf_choices_ratio(const struct line *l); /* the chosen one's time to that of the best */
 /* Footer, remarks, JSON. Returns the exit status. */

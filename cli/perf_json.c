@@ -110,6 +110,13 @@ static void write_line(FILE *f, const struct perf_options *o, const struct line 
     if (l->explained) {
         fprintf(f, ",\n     \"explanation\": ");
         out_json_string(f, l->explained);
+        if (perf_predicted_us(l->explained) > 0) {
+            double percent;
+            bool off = perf_prediction_off(l, &percent);
+            fputs(", ", f);
+            number(f, "predicted_us", perf_predicted_us(l->explained));
+            fprintf(f, ", \"prediction_off\": %s", truth(off));
+        }
     }
     if (l->choices.count) {
         fprintf(f, ",\n     \"choices\": {");

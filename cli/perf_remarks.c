@@ -151,6 +151,7 @@ static void print_carried(struct report *r)
 
 static void print_explanations(struct report *r)
 {
+    perf_predictions_print(r);
     if (r->o->explain_all) {
         print_each_explanation(r);
         print_carried(r);

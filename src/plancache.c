@@ -82,7 +82,7 @@ static const char *why(uno_comm *comm, const struct request *req, char *text, si
 /* Rank 0 speaks for all: the choice is the same everywhere. */
 static void say_why(uno_comm *comm, const struct request *req)
 {
-    char text[600];
+    char text[900];
     if (comm->rank == 0)
         LOG(LOG_INFO, LOG_PLAN, "%s", why(comm, req, text, sizeof text)); /* explained only if somebody listens */
 }

@@ -204,7 +204,7 @@ static uno_err candidate(struct planner *p, const struct request *req, int algo,
     c->shift = root_given ? 0 : root;
     uint64_t payload = planner_payload(p, req), ranks = MAX(1, c->kept->load.host_ranks);
     struct topo_costs costs = topo_costs_at(&p->settings.costs, payload < UINT64_MAX / 2 / ranks ? payload * ranks : payload, req->lent);
-    c->cost_ps = planner_slots(&c->kept->load, &p->settings, &costs, chunk, &c->slots);
+    c->cost_ps = planner_slots(&c->kept->load, &p->settings, &costs, chunk, &c->slots, &c->parts);
     return UNO_OK;
 }
 
@@ -252,8 +252,10 @@ static void prefer_one_round(const struct planner *p, const struct request *req,
         planner_payload(p, req) > ONE_ROUND_MOST)
         return;
     for (int i = 0; i < list->count; i++)
-        if (strcmp(planner_algos[list->c[i].algo].name, "flat") == 0)
+        if (strcmp(planner_algos[list->c[i].algo].name, "flat") == 0) {
+            list->one_round = list->best != i;
             list->best = i;
+        }
 }
 
 uno_err planner_propose(struct planner *p, const struct request *req, struct planner_candidates *list)

@@ -26,12 +26,14 @@ struct planner_candidate {
     int algo, channels, shift;
     struct planner_slots slots;
     uint64_t cost_ps;
+    struct planner_parts parts; /* of cost_ps */
 };
 
 #define PLANNER_CANDIDATES 24
 struct planner_candidates {
     struct planner_candidate c[PLANNER_CANDIDATES];
     int count, best;
+    bool one_round;  /* the best is not the cheapest: see prefer_one_round */
     bool small;      /* the best runs on the small target */
     bool set_aside;  /* the setting's list left none and was not followed */
 };

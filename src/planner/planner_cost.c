@@ -207,7 +207,13 @@ static uint64_t credit_ps(uint64_t messages, uint64_t hop_ps, int k)
     return messages * 2 * hop_ps / (uint64_t)k;
 }
 
-uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, int k, uint64_t tile_bytes, uint64_t tiles)
+const char *const planner_part_words[PLANNER_PARTS] = {
+    [PART_HOPS] = "hand-overs that follow each other", [PART_WORK] = "copies and sums of the busiest rank",
+    [PART_LINK] = "bytes over the link between hosts", [PART_RELAYS] = "chunks that are passed on whole, one rank after the other",
+    [PART_SLOTS] = "waiting for slots to come back"};
+
+uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, int k, uint64_t tile_bytes, uint64_t tiles,
+                         struct planner_parts *parts)
 {
     uint64_t processors = MAX(1, c->processors), slots = (uint64_t)k;
     uint64_t rank = work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
@@ -222,10 +228,16 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
     uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, k),
                            credit_ps(l->messages_net - MIN(l->messages_net, slots), net_hop, k));
-    uint64_t way = l->hops_shm * shm_hop + l->hops_net * net_hop + MAX(work + link, l->relays * relay);
-    way = MAX(way, l->turns * held_up + MIN(way, shm_hop + net_hop));
+    uint64_t hops = l->hops_shm * shm_hop + l->hops_net * net_hop, relays = l->relays * relay;
+    uint64_t free_way = hops + MAX(work + link, relays), way = MAX(free_way, l->turns * held_up + MIN(free_way, shm_hop + net_hop));
     uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, k), credit_ps(l->messages_net, net_hop, k)));
     uint64_t rest = mul_div(period, tiles - 1, 1);
+    if (parts) {
+        bool passes = relays > work + link;
+        *parts = (struct planner_parts){{[PART_HOPS] = hops, [PART_WORK] = passes ? 0 : work, [PART_LINK] = passes ? 0 : link,
+                                         [PART_RELAYS] = passes ? relays : 0, [PART_SLOTS] = way - free_way}};
+        parts->ps[period > busiest ? PART_SLOTS : link > work ? PART_LINK : PART_WORK] += rest;
+    }
     return rest > UINT64_MAX - way ? UINT64_MAX : rest + way;
 }
 
@@ -242,17 +254,18 @@ static uint64_t power_below(uint64_t limit, uint64_t least)
     return v;
 }
 
-static uint64_t cost_with_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t tile)
+static uint64_t cost_with_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t tile,
+                               struct planner_parts *parts)
 {
-    return planner_cost_ps(load, costs, k, MIN(chunk, tile), MAX(1, chunk / tile + (chunk % tile != 0)));
+    return planner_cost_ps(load, costs, k, MIN(chunk, tile), MAX(1, chunk / tile + (chunk % tile != 0)), parts);
 }
 
 /* The cheapest power of two; of equals the largest, which has the fewest hand-overs. */
 static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t most)
 {
-    uint64_t best = most, best_ps = cost_with_tile(load, costs, k, chunk, most);
+    uint64_t best = most, best_ps = cost_with_tile(load, costs, k, chunk, most, NULL);
     for (uint64_t tile = most / 2; tile >= TILE_LEAST; tile /= 2) {
-        uint64_t ps = tile < chunk ? cost_with_tile(load, costs, k, chunk, tile) : best_ps;
+        uint64_t ps = tile < chunk ? cost_with_tile(load, costs, k, chunk, tile, NULL) : best_ps;
         if (ps < best_ps) {
             best = tile;
             best_ps = ps;
@@ -269,7 +282,7 @@ static uint64_t large_tile(uint64_t chunk, uint64_t most)
 }
 
 uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
-                       uint64_t chunk_bytes, struct planner_slots *slots)
+                       uint64_t chunk_bytes, struct planner_slots *slots, struct planner_parts *parts)
 {
     uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
     room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
@@ -281,5 +294,5 @@ uint64_t planner_slots(const struct plan_load *load, const struct planner_settin
     uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
     tile = MIN(MIN(tile, 1u << 30), whole);
     *slots = (struct planner_slots){.k = SLOTS_K, .tile_bytes = (uint32_t)tile, .room_bytes = room / 64 * 64};
-    return cost_with_tile(load, costs, SLOTS_K, chunk_bytes, tile);
+    return cost_with_tile(load, costs, SLOTS_K, chunk_bytes, tile, parts);
 }

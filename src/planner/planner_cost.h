@@ -23,14 +23,19 @@ struct plan_load {
 };
 uno_err planner_load(const struct plan *plan, struct plan_load *load);
 
+/* What a predicted time is made of; the parts add up to it. */
+enum planner_part { PART_HOPS, PART_WORK, PART_LINK, PART_RELAYS, PART_SLOTS, PLANNER_PARTS };
+extern const char *const planner_part_words[PLANNER_PARTS]; /* "hand-overs that follow each other", ... */
+struct planner_parts { uint64_t ps[PLANNER_PARTS]; };
+
 /* Predicted time of `tiles` tiles of `tile_bytes` a chunk. */
 uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t tile_bytes,
-                         uint64_t tiles);
+                         uint64_t tiles, struct planner_parts *parts); /* parts: NULL = not asked */
 
 /* What one connection has; as in struct choice. */
 struct planner_slots { int k; uint32_t tile_bytes; uint64_t room_bytes; };
 /* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. costs: those of the request's size. */
 uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
-                       uint64_t chunk_bytes, struct planner_slots *slots);
+                       uint64_t chunk_bytes, struct planner_slots *slots, struct planner_parts *parts);
 
 #endif

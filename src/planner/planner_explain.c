@@ -65,6 +65,47 @@ static void add_others(const struct planner_candidates *list, struct text *out)
     }
 }
 
+/* The cheapest form of another algorithm; NULL: there is none. */
+static const struct planner_candidate *runner_up(const struct planner_candidates *list)
+{
+    const struct planner_candidate *second = NULL;
+    for (int i = 0; i < list->count; i++)
+        if (list->c[i].algo != list->c[list->best].algo && (!second || list->c[i].cost_ps < second->cost_ps))
+            second = &list->c[i];
+    return second;
+}
+
+/* The part of the predicted time in which the chosen one is most ahead of the next. */
+static void add_part(const struct planner_candidate *best, const struct planner_candidate *second, struct text *out)
+{
+    int most = 0;
+    for (int i = 1; i < PLANNER_PARTS; i++)
+        if (second->parts.ps[i] + best->parts.ps[most] > second->parts.ps[most] + best->parts.ps[i])
+            most = i;
+    if (second->parts.ps[most] <= best->parts.ps[most]) {
+        text_add(out, "as fast as %s, and before it in the table", planner_algos[second->algo].name);
+        return;
+    }
+    text_add(out, "%s: ", planner_part_words[most]);
+    add_time(out, best->parts.ps[most]);
+    text_add(out, " where %s has ", planner_algos[second->algo].name);
+    add_time(out, second->parts.ps[most]);
+}
+
+static void add_decided(const struct planner_candidates *list, struct text *out)
+{
+    const struct planner_candidate *second = runner_up(list);
+    text_add(out, "; decided by ");
+    if (list->small)
+        text_add(out, "its length: what fits into lines goes in one round, and nothing is faster");
+    else if (!second)
+        text_add(out, "necessity: no other algorithm is allowed and fits");
+    else if (list->one_round)
+        text_add(out, "where the bytes are: two ranks of a host read each other's input, not fresh results out of each other's cache");
+    else
+        add_part(&list->c[list->best], second, out);
+}
+
 static void add_table(const struct planner_candidates *list, struct text *out)
 {
     char tile[32];
@@ -97,6 +138,7 @@ uno_err planner_explain(struct planner *planner, const struct request *req, bool
     text_add(out, ", predicted ");
     add_time(out, c->cost_ps);
     add_others(&list, out);
+    add_decided(&list, out);
     if (list.set_aside)
         text_add(out, "; UNISONO_ALGO=\"%.80s\" names none that fits here and was set aside", planner->settings.algo);
     if (all)

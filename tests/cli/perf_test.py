@@ -215,6 +215,13 @@ def case_explain():
     assert len(re.findall("^# plans: ", out, re.M)) == 12, out
     out, _ = run(args + ["--explain=all"])
     assert len(re.findall("^# from ", out, re.M)) == 6 and "# rank 0 in this run: " in out, out
+    lines = re.findall(r"^# +(\d+) \S.* ([+-]\d+)%([! ])  (.*); (.*)$", out, re.M)
+    assert len(lines) == 6 and "nothing is faster" in lines[0][4], out
+    for _, percent, mark, others, decided in lines:
+        assert (mark == "!") == (abs(int(percent)) > 30) or abs(int(percent)) in (30, 31), lines
+        assert "ring" in others and decided, lines
+    marked = sum(line[2] == "!" for line in lines)
+    assert "%d of 6 predictions are off" % marked in out, out
     out, _ = run(["sendrecv"] + args + ["--explain"])
     assert len(re.findall("^# plans: sends and receives", out, re.M)) == 1, out
     out, _ = run(["reduce", "--ranks", "2", "-b", "64", "-e", "64K", "-f", "32", "-n", "2", "--choices"], env={"UNISONO_COSTS": "none"})

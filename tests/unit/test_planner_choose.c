@@ -330,6 +330,40 @@ static void simulation_agrees(void **state)
     }
 }
 
+/* The parts of a predicted time add up to it, so that the one that decided can be named. */
+static void parts_add_up(void **state)
+{
+    (void)state;
+    static const int two_hosts[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    for (int hosts = 0; hosts < 2; hosts++) {
+        struct planner_settings s = settings_for(8, hosts ? two_hosts : NULL, "");
+        s.costs.processors = 2;
+        struct planner *p = new_planner(&s);
+        for (int coll = 0; coll <= UNO_BARRIER; coll++)
+            for (size_t count = 1; count <= 1 << 24; count *= 64) {
+                struct request req = {.coll = (uno_coll)coll, .type = UNO_FLOAT32, .count = count};
+                struct planner_candidates list;
+                struct text t = {0};
+                assert_int_equal(planner_propose(p, &req, &list), UNO_OK);
+                for (int i = 0; i < list.count; i++) {
+                    uint64_t sum = 0;
+                    for (int k = 0; k < PLANNER_PARTS; k++)
+                        sum += list.c[i].parts.ps[k];
+                    assert_int_equal(sum, list.c[i].cost_ps);
+                }
+                assert_int_equal(planner_explain(p, &req, false, &t), UNO_OK);
+                assert_non_null(strstr(t.s, "; decided by "));
+                text_free(&t);
+            }
+        struct request large = {.coll = UNO_ALL_REDUCE, .type = UNO_FLOAT32, .count = 1 << 22};
+        struct text t = {0};
+        assert_int_equal(planner_explain(p, &large, false, &t), UNO_OK);
+        assert_non_null(strstr(t.s, hosts ? "decided by bytes over the link between hosts" : "decided by copies and sums"));
+        text_free(&t);
+        planner_free(p);
+    }
+}
+
 static void all_to_all_v_is_fixed(void **state)
 {
     (void)state;
@@ -428,7 +462,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(slots_keep_their_limits), cmocka_unit_test(settings_are_obeyed),
         cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(roots_shift_ranks),
         cmocka_unit_test(machines_get_what_suits_them),
-        cmocka_unit_test(simulation_agrees), cmocka_unit_test(all_to_all_v_is_fixed),
+        cmocka_unit_test(simulation_agrees), cmocka_unit_test(parts_add_up), cmocka_unit_test(all_to_all_v_is_fixed),
         cmocka_unit_test(explanations_say_what_is_chosen), cmocka_unit_test(choosing_survives_every_failed_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
