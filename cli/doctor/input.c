@@ -86,7 +86,8 @@ static const char *known_binary(const unsigned char *h, size_t n)
 {
     static const struct { const char *magic; size_t bytes; const char *what; } kinds[] = {
         {"\x1f\x8b", 2, "compressed with gzip; unpack it first: gzip -d"}, {"\x28\xb5\x2f\xfd", 4, "compressed with zstd; unpack it first: zstd -d"},
-        {"\xfd" "7zXZ", 5, "compressed with xz; unpack it first: xz -d"},  {"PK\x03\x04", 4, "a zip archive (a PyTorch checkpoint is one); unpack it first"},
+        {"\xfd" "7zXZ", 5, "compressed with xz; unpack it first: xz -d"},  {"BZh", 3, "compressed with bzip2; unpack it first: bzip2 -d"}, {"\x04\x22\x4d\x18", 4, "compressed with lz4; unpack it first: lz4 -d"}, {"%PDF-", 5, "a PDF; copy the text out of it"},
+        {"\x89PNG", 4, "a picture; copy the text instead"}, {"\xff\xd8\xff", 3, "a picture; copy the text instead"}, {"PK\x03\x04", 4, "a zip archive (a PyTorch checkpoint is one); unpack it first"},
         {"\xff\xfe", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"}, {"\xfe\xff", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"},
         {"\x7f" "ELF", 4, "a program or core file"},                      {"SQLite", 6, "an SQLite database (an Nsight report is one)"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -95,7 +96,9 @@ static const char *known_binary(const unsigned char *h, size_t n)
     size_t odd = 0;
     for (size_t i = 0; i < n; i++)
         odd += h[i] < 9 || (h[i] > 13 && h[i] < 27);
-    return n >= 16 && odd * 5 > n ? "binary, and of no kind that is known here" : NULL;
+    if (n > 262 && memcmp(h + 257, "ustar", 5) == 0)
+        return "a tar archive; unpack it first: tar -xf";
+    return n >= 16 && odd * 25 > n ? "binary, and of no kind that is known here" : NULL;
 }
 
 static bool read_as_lines(struct model *m, const char *name, struct source *s)
@@ -125,9 +128,10 @@ static bool read_source(struct model *m, const char *name, struct source *s)
     bool good = r->read(m, name, all, bytes, why, sizeof why);
     if (!good) {
         /* What only looked like it, or was cut, may still have lines that say something. */
-        model_note(m, "%s: it looks like %s, but %s; read as lines of text", name, r->name, why);
         struct source text = {.head = all, .head_bytes = bytes};
-        good = !known_binary((const unsigned char *)all, bytes < HEAD_BYTES ? bytes : HEAD_BYTES) && read_as_lines(m, name, &text);
+        unsigned long before = m->kept;
+        good = !known_binary((const unsigned char *)all, bytes < HEAD_BYTES ? bytes : HEAD_BYTES) && read_as_lines(m, name, &text) && m->kept > before;
+        model_note(m, "%s: it looks like %s, but %s; %s", name, r->name, why, good ? "read as lines of text" : "nothing was read from it");
     }
     free(all);
     return good;

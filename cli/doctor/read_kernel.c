@@ -58,7 +58,7 @@ static bool amdgpu(struct model *m, const struct line *l, const char *s)
 {
     static const struct { const char *words, *kind; } known[] = {{"GPU reset begin", "reset"}, {"uncorrectable hardware error", "uncorrectable error"}, {"page fault (src_id", "page fault"}, {"fence wait loop timeout", "queue stuck"},
                                                                  {"Failed to evict process queues", "queue stuck"}, {"unrecoverable state due to an unsuccessful queues preemption", "queue stuck"}};
-    if (!has(s, "amdgpu") && !has(s, "gfxhub") && !has(s, "mmhub"))
+    if (!has(s, "amdgpu") && !has(s, "(src_id"))
         return false;
     const char *kind = has(s, "ring ") && has(s, "timeout, signaled seq") && !has(s, "soft recovered") ? "ring timeout" : NULL;
     for (size_t i = 0; !kind && i < sizeof known / sizeof *known; i++)

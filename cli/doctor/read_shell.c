@@ -268,10 +268,13 @@ static bool worth(const char *s)
     return *s == '#' || strchr(s, '=') || strchr(s, ':') || strchr(s, '$') || has(s, "srun") || has(s, "run ") || has(s, "python") || begins(s, "for ") || begins(s, "done") || has(s, "setenv") || begins(s, "ENV ") || begins(s, "set -") || has(s, "environ");
 }
 
-/* Of all lines of a log few name a variable. */
+/* Of all lines of a log few name a variable: capitals before an underscore. */
 static bool may_be_config(const char *s)
 {
-    return has(s, "NCCL") || has(s, "RCCL") || has(s, "GLOO_") || has(s, "TORCH_") || has(s, "UNISONO_") || has(s, "UCX_") || has(s, "FI_") || has(s, "HSA_") || has(s, "CUDA_") || has(s, "MASTER_") || has(s, "OMP_") || has(s, "HIP_");
+    for (const char *p = s; (p = strchr(p, '_')); p++)
+        if (p > s && isupper((unsigned char)p[-1]))
+            return true;
+    return false;
 }
 
 static bool read_line(struct model *m, struct context *c, const struct line *l)

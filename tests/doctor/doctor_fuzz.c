@@ -17,7 +17,7 @@
 
 #include "doctor.h"
 
-enum { FILES = 512, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 1200 }; /* a sanitizer keeps what was freed for a while */
+enum { FILES = 2048, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 1200 }; /* a sanitizer keeps what was freed for a while */
 
 static struct { char *data; size_t bytes; } corpus[FILES];
 static int corpus_count;
@@ -29,6 +29,30 @@ static uint32_t next(uint32_t below)
     state ^= state >> 7;
     state ^= state << 17;
     return below ? (uint32_t)((state >> 16) % below) : 0;
+}
+
+static void keep(const char *data, size_t bytes)
+{
+    bytes = bytes < MOST / 4 ? bytes : MOST / 4;
+    char *copy = corpus_count < FILES && bytes ? malloc(bytes) : NULL;
+    if (!copy)
+        return;
+    memcpy(copy, data, bytes);
+    corpus[corpus_count].data = copy;
+    corpus[corpus_count++].bytes = bytes;
+}
+
+/* The inputs of rules.txt, each by itself: "== RULE ..." and "@@ FILE" begin one. */
+static void keep_sections(const char *text)
+{
+    for (const char *p = text; p && *p;) {
+        const char *line = strchr(p, '\n'), *end = line;
+        while (end && strncmp(end, "\n== ", 4) != 0 && strncmp(end, "\n@@ ", 4) != 0)
+            end = strchr(end + 1, '\n');
+        if (line)
+            keep(line + 1, end ? (size_t)(end - line) : strlen(line + 1));
+        p = end ? end + 1 : NULL;
+    }
 }
 
 static void load(const char *path)
@@ -47,12 +71,18 @@ static void load(const char *path)
             closedir(d);
         return;
     }
-    FILE *f = corpus_count < FILES ? fopen(path, "rb") : NULL;
-    char *data = f ? malloc(MOST) : NULL;
+    FILE *f = fopen(path, "rb");
+    size_t most = 1 << 20, n = 0;
+    char *data = f ? malloc(most + 1) : NULL;
     if (data) {
-        corpus[corpus_count].data = data;
-        corpus[corpus_count++].bytes = fread(data, 1, MOST / 4, f);
+        n = fread(data, 1, most, f);
+        data[n] = 0;
+        if (strstr(path, "rules.txt"))
+            keep_sections(data);
+        else
+            keep(data, n);
     }
+    free(data);
     if (f)
         fclose(f);
 }
@@ -154,6 +184,7 @@ static void one_round(char *buf)
     }
     if (d) {
         doctor_judge(d);
+        doctor_report(d, next(2), next(2));
         doctor_print(d, next(2));
         doctor_print_json(d);
         doctor_write_page(d, "-");

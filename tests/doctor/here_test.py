@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """here_test.py UNISONO - `unisono doctor` without arguments on this machine, whole and made worse in one way each; and bad input."""
+import bz2
+import gzip
+import io
 import json
+import lzma
 import os
+import pickle
+import random
 import resource
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -102,6 +109,34 @@ class Input(unittest.TestCase):
                 p = doctor("--json", *paths)
                 self.assertEqual(p.returncode, 2, (paths, p.stdout))
                 self.assertTrue(json.loads(p.stdout)["notes"])
+
+    def test_what_is_no_text_is_named(self):
+        def told(data, name="input"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, name)
+                with open(path, "wb") as f:
+                    f.write(data)
+                p = doctor("--json", path)
+                return p.returncode, " ".join(json.loads(p.stdout)["notes"])
+        rng = random.Random(5)
+        log = b"h:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n" * 20
+        tar = io.BytesIO()
+        with tarfile.open(fileobj=tar, mode="w") as t:
+            t.addfile(tarfile.TarInfo("x.log"), io.BytesIO())
+        for data, words in ((gzip.compress(log), "gzip"), (bz2.compress(log), "bzip2"), (lzma.compress(log), "xz"), (log.decode().encode("utf-16"), "UTF-16"), (b"%PDF-1.4\n%\xe2\xe3\n1 0 obj\n", "PDF"),
+                            (rng.randbytes(5000), "binary"), (tar.getvalue(), "tar archive"), (b"", "it is empty"), (b"{\"a\":" * 100000, "maximum parsing depth"), (b'{"hello": 1}', "none of the kinds"),
+                            (pickle.dumps(os.system, protocol=2), "never done here"), (pickle.dumps({"version": "2.4", "entries": [{"pg_id": 0}] * 50}, protocol=2)[:60], "ends in the middle"),
+                            (b'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><system version="1">&b;</system>', "parsing aborted")):
+            rc, notes = told(data)
+            self.assertEqual(rc, 2, (words, notes))
+            self.assertIn(words, notes)
+        self.assertEqual(told(b"\xef\xbb\xbf" + log), (0, ""))
+        self.assertEqual(told(log.replace(b"\n", b"\x1b[0m\r\n")), (0, ""))
+
+    def test_exit_statuses(self):
+        bad, good = "NCCL_DEBUG=WARNING\n", "NCCL_DEBUG=WARN\n"
+        for text, paths, status in ((bad, ["-"], 1), (good, ["-"], 0), (bad, ["-", "/nothing/here"], 1), (good, ["-", "/nothing/here"], 2)):
+            self.assertEqual(doctor(*paths, text=text).returncode, status, (text, paths))
 
     def test_standard_input_and_env_file(self):
         p = doctor("-", "--json", text="NCCL_DEBUG=WARNING\n")
