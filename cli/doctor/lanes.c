@@ -213,8 +213,11 @@ static void take_seen(struct gather *g)
     EACH_FACT(m, F_RAS_COUNT, f) {
         struct ranks listed = {0};
         ranks_add_list(m, &listed, f->extra);
+        const char *does = model_say(m, "launched %s up to operation %lld", f->value, (long long)f->a);
         for (int i = 0; i < listed.n; i++)
-            stands(lane_of_rank(g, listed.v[i]), LANE_SEEN, model_say(m, "launched %s up to operation %lld", f->value, (long long)f->a), f->a);
+            stands(lane_of_rank(g, listed.v[i]), LANE_SEEN, does, f->a);
+        if (f->b > listed.n)
+            stands(lane_named(g, model_say(m, "%lld that are not listed, of %s", (long long)f->b - listed.n, f->name), NOBODY), LANE_SEEN, does, f->a);
     }
 }
 

@@ -110,14 +110,18 @@ static void draw_times(FILE *f, const struct lanes *ls, const struct lane *l)
         }
 }
 
+/* Neither times nor different numbers: there is nothing to draw, only to say. */
+static bool has_axis(const struct lanes *ls)
+{
+    return ls->timed || ls->high > ls->low;
+}
+
 static void draw_number(FILE *f, const struct lanes *ls, const struct lane *l)
 {
-    if (l->state == LANE_ABSENT && l->number == NOBODY)
-        draw_absence(f, ls, l);
-    else if (ls->high > ls->low && l->number != NOBODY)
+    if (l->number != NOBODY)
         draw_block(f, l->state, 0, 10 + 90 * (double)(l->number - ls->low) / (double)(ls->high - ls->low), l->does);
-    else
-        draw_block(f, l->state, 0, 100, l->does);
+    else if (l->state == LANE_ABSENT)
+        draw_absence(f, ls, l);
 }
 
 static void put_who(FILE *f, struct model *m, const struct lane *l)
@@ -152,12 +156,16 @@ static void put_row(FILE *f, struct model *m, const struct lanes *ls, const stru
     const struct lane_look *look = &lane_looks[l->state];
     put(f, "<tr class=\"r-%s\"><td class=\"who\">", look->class);
     put_who(f, m, l);
-    put(f, "</td><td class=\"when\"><svg width=\"100%%\" height=\"%d\" role=\"img\" aria-label=\"%s\">", ROW_PX, look->words);
-    if (ls->timed)
-        draw_times(f, ls, l);
-    else
-        draw_number(f, ls, l);
-    put(f, "</svg></td><td><span class=\"chip t-%s\">%s</span> ", look->class, look->words);
+    put(f, "</td>");
+    if (has_axis(ls)) {
+        put(f, "<td class=\"when\"><svg width=\"100%%\" height=\"%d\" role=\"img\" aria-label=\"%s\">", ROW_PX, look->words);
+        if (ls->timed)
+            draw_times(f, ls, l);
+        else
+            draw_number(f, ls, l);
+        put(f, "</svg></td>");
+    }
+    put(f, "<td><span class=\"chip t-%s\">%s</span> ", look->class, look->words);
     put_cut(f, l->does, 200);
     if (on_axis(ls, l->since)) {
         put(f, l->ranks.n > 1 ? " <small>(the first since " : " <small>(since ");
@@ -200,18 +208,20 @@ void page_ranks(FILE *f, struct judge *j)
         return;
     put(f, "<section id=\"ranks\"><h2>Who did what, and when</h2>\n");
     put_map(f, ls);
-    put(f, "<div class=\"card\"><table class=\"lanes\"><thead><tr><th class=\"who\">%s</th><th class=\"when\">", ls->heard > LANES_APART ? "Ranks that stand alike" : "Rank");
+    put(f, "<div class=\"card\"><table class=\"lanes\"><thead><tr><th class=\"who\">%s</th>", ls->heard > LANES_APART ? "Ranks that stand alike" : "Rank");
+    put(f, has_axis(ls) ? "<th class=\"when\">" : "");
     if (ls->timed)
         draw_axis(f, ls);
-    else if (ls->high > ls->low)
+    else if (has_axis(ls))
         put(f, "operation %lld to %lld", (long long)ls->low, (long long)ls->high);
-    put(f, "</th><th>How it stands</th></tr></thead>\n<tbody>\n");
+    put(f, has_axis(ls) ? "</th>" : "");
+    put(f, "<th>How it stands</th></tr></thead>\n<tbody>\n");
     for (int i = 0; i < ls->count && i < LANES_SHOWN; i++)
         put_row(f, j->m, ls, &ls->v[i]);
     put(f, "</tbody></table></div>\n");
     if (ls->count > LANES_SHOWN)
         put(f, "<p class=\"soft\">And %d more groups of ranks, each unlike the others.</p>\n", ls->count - LANES_SHOWN);
     put(f, ls->timed ? "<p class=\"soft\">Time counts from the first thing that is drawn. A bar that reaches the right edge had not ended when the record did; &#9650; is an error or a time-out; an empty frame is a rank that was not there.</p>\n"
-                     : "<p class=\"soft\">What was read carries no time for this%s.</p>\n", ls->high > ls->low ? "; the length of a bar is the operation that the rank came to" : "");
+                     : "<p class=\"soft\">What was read carries no time for this%s.</p>\n", has_axis(ls) ? "; the length of a bar is the operation that the rank came to" : "");
     put(f, "</section>\n");
 }

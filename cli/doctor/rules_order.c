@@ -132,21 +132,20 @@ void rule_crossed_groups(struct judge *j)
     struct ranks in = {0};
     if (!n)
         return;
-    const char *where = "", *sites = "";
+    const char *where = "";
     for (int i = 0; i < n; i++) {
-        const char *join = i == 0 ? "" : i == n - 1 ? " and " : ", ";
         ranks_add(j->m, &in, circle[i]->rank);
-        where = model_say(j->m, "%s%srank %d in %s", where, join, circle[i]->rank, operation_says(j, circle[i]));
-        if (*circle[i]->site)
-            sites = model_say(j->m, "%s%s%s on rank %d", sites, *sites ? join : "", circle[i]->site, circle[i]->rank);
+        where = model_say(j->m, "%s%s%d for %d (%s)", where, i ? ", " : "", circle[i]->rank, circle[(i + 1) % n]->rank, circle[i]->group->words);
     }
-    struct finding *f = n == 2 ? find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: %s", circle[0]->rank, circle[1]->rank, where)
+    struct finding *f = n == 2 ? find(j, CAUSE, 0.85, "Rank %d and rank %d wait for each other in two groups: rank %d in %s, rank %d in %s", circle[0]->rank, circle[1]->rank, circle[0]->rank, operation_says(j, circle[0]), circle[1]->rank,
+                                      operation_says(j, circle[1]))
                                : find(j, CAUSE, 0.85, "%s wait for each other in a circle of groups: %s", Ranks_say(j->m, &in), where);
     explain(j, f, "Each has issued first what %s second. Operations of several groups must be issued in one order by all ranks that share them.", n == 2 ? "the other issues" : "the one it waits for issues");
-    if (*sites)
-        explain(j, f, "The calls are %s.", sites);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (n > 2 || *circle[i]->site)
+            explain(j, f, "Rank %d stands in %s%s%s.", circle[i]->rank, operation_says(j, circle[i]), *circle[i]->site ? ", called by " : "", circle[i]->site);
         evidence(f, circle[i]->fact);
+    }
     remedy(j, f, "issue the operations of these groups in the same order on every rank, or wait for one before the next is issued");
 }
 
