@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,7 @@ static int run_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
     open_standard_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error with a sentence */
     if (access("/sys/devices/system/cpu", F_OK) != 0) /* hwloc would print a line, here and in each rank */
         setenv("HWLOC_HIDE_ERRORS", "2", 0);
     int status = run_command(argc, argv);

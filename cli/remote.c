@@ -120,6 +120,7 @@ _Noreturn void remote_become(char **word, int in, int out, int err)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0); /* a terminal's SIGINT is the caller's to pass on */
     dup2(in, 0);
     dup2(out, 1);

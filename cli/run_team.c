@@ -129,6 +129,11 @@ static _Noreturn void become_rank(struct run_team *t, int i, pid_t parent, int o
         _exit(126);
     sigset_t none;
     sigemptyset(&none);
+    int secret_fd = secret_file(job->secret); /* while no limit of file sizes sends a signal */
+    if (secret_fd < 0) {
+        tell_parent(exec_fd, END_EXEC, errno);
+        _exit(126);
+    }
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int sig = 1; sig < NSIG; sig++)
         signal(sig, SIG_DFL);
@@ -145,11 +150,6 @@ static _Noreturn void become_rank(struct run_team *t, int i, pid_t parent, int o
         _exit(126);
     }
     binding_apply(t->binding, i);
-    int secret_fd = secret_file(job->secret);
-    if (secret_fd < 0) {
-        tell_parent(exec_fd, END_EXEC, errno);
-        _exit(126);
-    }
     export_place(t, i, secret_fd);
     export_ends(t->ends);
     if (job->first + i == 0 && t->listen_fd >= 0)

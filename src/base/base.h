@@ -6,6 +6,7 @@
 #ifndef UNO_BASE_H
 #define UNO_BASE_H
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -131,6 +132,18 @@ bool fault_hit(const char *name);
 long fault_value(const char *name);                 /* n of "name:n" for points that are values, 0 when not armed */
 void fault_arm(const char *name, long nth);         /* nth call from now fails; <= 0 disarms */
 void fault_arm_here(const char *name, long nth);    /* nth call of this thread alone, whatever others do meanwhile */
+
+/* ---- descriptors (base/fd.c) ------------------------------------------------------------------------------
+ * A program may have closed stdin, stdout or stderr. A descriptor of ours that took such a number would get what the program prints. */
+/* Give up fd for one above 2 (close-on-exec); other fds, and -1, come back as they are. -1 and errno when none is free: fd is closed. */
+int fd_above_standard(int fd);
+/* Between the two, growing or writing a file beyond the program's `ulimit -f` fails with EFBIG, without the SIGXFSZ that would end it;
+ * shared memory counts as a file there. errno passes through the second. */
+struct fd_hold { sigset_t old, xfsz; bool was_there; };
+void fd_hold_signal(struct fd_hold *h);
+void fd_release_signal(const struct fd_hold *h);
+/* Give a memfd its size. Never raises SIGXFSZ; the sentence names the limit if it was that. UNO_ERR_SYSTEM. */
+uno_err fd_resize(int fd, size_t bytes);
 
 /* ---- text (base/text.c) ------------------------------------------------------------------------------ */
 /* A growing string. After a failed allocation `failed` is set and further calls do nothing. */

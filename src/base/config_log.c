@@ -2,6 +2,7 @@
 /* config_log.c - the settings about speaking, applied to the log. */
 #include "config_table.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,7 +60,8 @@ static uno_err open_file(const char *pattern, FILE **file)
     if (name.failed || !name.s) {
         err = UNO_ERR_MEMORY;
     } else if (!opened || strcmp(opened_name, name.s) != 0) {
-        FILE *f = fopen(name.s, "ae");
+        int fd = fd_above_standard(open(name.s, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+        FILE *f = fd >= 0 ? fdopen(fd, "ae") : NULL;
         if (f) {
             opened = f; /* an earlier one may be in use by another thread and stays open */
             opened_name = name.s;

@@ -121,7 +121,7 @@ static int new_socket(int family)
         errno = EMFILE;
         return -1;
     }
-    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd_above_standard(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 /* Bind and listen on all addresses of one family; errno says why not. */

@@ -22,10 +22,13 @@ static uno_err path_of(const char *path, char *out, size_t out_bytes)
 
 static uno_err write_aside(const char *aside, const uno_id *id)
 {
-    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = fd_above_standard(open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0)
         return err_sys("cannot write %s, through which the ranks join", aside);
+    struct fd_hold hold;
+    fd_hold_signal(&hold);
     ssize_t n = write(fd, id->bytes, sizeof id->bytes);
+    fd_release_signal(&hold);
     if (n != (ssize_t)sizeof id->bytes || fsync(fd) != 0) {
         if (n >= 0 && n != (ssize_t)sizeof id->bytes)
             errno = ENOSPC;

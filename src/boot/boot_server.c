@@ -273,7 +273,7 @@ static void accept_all(struct server *s)
             listen_poll(s, false);
             return;
         }
-        int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = fd_above_standard(accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
@@ -458,7 +458,7 @@ uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unl
     if (!s)
         return UNO_ERR_MEMORY;
     s->listen_fd = -1;
-    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->epoll_fd = fd_above_standard(epoll_create1(EPOLL_CLOEXEC));
     uno_err err = s->epoll_fd < 0 ? err_sys("cannot make an epoll descriptor to serve joining") : UNO_OK;
     if (err == UNO_OK && unlink_path && !(s->unlink_path = strdup(unlink_path)))
         err = err_set(UNO_ERR_MEMORY, "no memory for a path");

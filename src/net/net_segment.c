@@ -57,21 +57,26 @@ size_t net_segment_rounded(size_t bytes)
 static uno_err make_memfd(struct net_segment *s, size_t bytes, const char *name)
 {
     size_t total = net_segment_rounded(bytes) + PAGE;
-    int fd = fault_hit("memfd") ? (errno = EMFILE, -1) : memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = fault_hit("memfd") ? (errno = EMFILE, -1) : fd_above_standard(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return err_sys("no shared memory of %zu bytes: memfd_create", bytes);
     void *p = MAP_FAILED;
-    if (ftruncate(fd, (off_t)total) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    uno_err err = fd_resize(fd, total);
+    if (err != UNO_OK) {
+        close(fd);
+        return err_wrap(err, "no shared memory of %zu bytes", bytes);
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         p = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) {
-        uno_err err = err_sys("no shared memory of %zu bytes: size, seals or mmap", bytes);
+        err = err_sys("no shared memory of %zu bytes: seals or mmap", bytes);
         close(fd);
         return err;
     }
     s->base = p;
     s->ref = (struct net_segment_ref){.pid = getpid(), .fd = fd, .bytes = net_segment_rounded(bytes)};
     if (getrandom(s->ref.token, sizeof s->ref.token, 0) != (ssize_t)sizeof s->ref.token) {
-        uno_err err = err_sys("getrandom");
+        err = err_sys("getrandom");
         munmap(p, total);
         close(fd);
         return err;
@@ -149,7 +154,7 @@ static uno_err open_peer(const struct net_segment_ref *ref, char **base)
         return err_set(UNO_ERR_UNREACHABLE, "memory of process %d cannot be opened (%s: %s)", ref->pid, path, strerror(errno));
     if (strncmp(link, "/memfd:unisono", 14) != 0)
         return err_set(UNO_ERR_UNREACHABLE, "%s is not memory of this job (another process namespace?)", path);
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = fd_above_standard(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0)
         return err_set(UNO_ERR_UNREACHABLE, "memory of process %d cannot be opened (%s: %s)", ref->pid, path, strerror(errno));
     struct stat st;

@@ -460,7 +460,7 @@ static bool accept_some(struct net_proc *p)
             watch_listener(p, false); /* until the next tick */
             break;
         }
-        int fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = fd_above_standard(accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
                 watch_listener(p, false); /* it would be ready for ever; tried again at the next tick */

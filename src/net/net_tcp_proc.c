@@ -74,12 +74,12 @@ static void close_all(struct net_proc *p)
 
 static uno_err open_descriptors(struct net_proc *p)
 {
-    p->setup_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->data_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->service_fd = epoll_create1(EPOLL_CLOEXEC);
-    p->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    p->setup_fd = fd_above_standard(epoll_create1(EPOLL_CLOEXEC));
+    p->data_fd = fd_above_standard(epoll_create1(EPOLL_CLOEXEC));
+    p->service_fd = fd_above_standard(epoll_create1(EPOLL_CLOEXEC));
+    p->kick_fd = fd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    p->wake_fd = fd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));
+    p->timer_fd = fd_above_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     const int inner[] = {p->setup_fd, p->data_fd, p->kick_fd, p->timer_fd};
     if (p->service_fd < 0 || p->wake_fd < 0)
         return err_sys("cannot open descriptors for the network");

@@ -277,7 +277,7 @@ uno_err watch_new(struct watch **out)
     pthread_mutex_init(&w->lock, NULL);
     w->last = &w->first;
     w->epoll = -1;
-    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->bell = fd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (w->bell < 0) {
         uno_err err = err_sys("the steward cannot make its eventfd");
         free(w);
@@ -316,7 +316,7 @@ static uno_err prepare(struct watch *w, const struct watch_options *opt)
     w->ledger_dir = opt->cfg && opt->cfg->ledger_dir ? opt->cfg->ledger_dir : ""; /* the text lives for the process, cfg may not */
     TRY(peers_new(w));
     TRY(hosts_new(w));
-    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->epoll = fd_above_standard(epoll_create1(EPOLL_CLOEXEC));
     if (w->epoll < 0)
         return err_sys("the steward cannot make its epoll descriptor");
     w->ends = opt->cfg ? ends_open(opt->cfg->ends_fd) : NULL;

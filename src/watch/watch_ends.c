@@ -63,12 +63,13 @@ uno_err ends_new(int size, struct ends **ends)
     if (!e)
         return UNO_ERR_MEMORY;
     e->bytes = page_bytes(size);
-    e->fd = memfd_create("unisono-ends", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    e->fd = fd_above_standard(memfd_create("unisono-ends", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     void *base = MAP_FAILED;
-    if (e->fd >= 0 && ftruncate(e->fd, (off_t)e->bytes) == 0 && fcntl(e->fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)
+    uno_err err = e->fd < 0 ? err_sys("memfd_create") : fd_resize(e->fd, e->bytes);
+    if (err == UNO_OK && fcntl(e->fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)
         base = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, e->fd, 0);
     if (base == MAP_FAILED) {
-        uno_err err = err_sys("no memory for the table of how %d processes end", size);
+        err = err_wrap(err != UNO_OK ? err : err_sys("seals or mmap"), "no memory for the table of how %d processes end", size);
         if (e->fd >= 0)
             close(e->fd);
         free(e);
@@ -230,7 +231,11 @@ void ends_note(const struct ends *e, int launched, const char *cgroup, uint64_t 
         return;
     snprintf(noted.cgroup, sizeof noted.cgroup, "%s", cgroup);
     off_t at = (off_t)((const char *)&e->page->entry[launched].noted - (const char *)e->page);
-    if (pwrite(e->fd, &noted, sizeof noted, at) != (ssize_t)sizeof noted)
+    struct fd_hold hold;
+    fd_hold_signal(&hold);
+    ssize_t n = pwrite(e->fd, &noted, sizeof noted, at);
+    fd_release_signal(&hold);
+    if (n != (ssize_t)sizeof noted)
         LOG(LOG_INFO, LOG_WATCH, "the launcher will not know whether memory was the reason when this process is killed: %s", strerror(errno));
 }
 

@@ -92,7 +92,7 @@ bool process_open(struct process_eye *eye)
     if (fault_hit("pidfd_open"))
         errno = ENOSYS;
     else
-        eye->pidfd = (int)syscall(SYS_pidfd_open, eye->pid, 0);
+        eye->pidfd = fd_above_standard((int)syscall(SYS_pidfd_open, eye->pid, 0));
     int why = errno;
     if (eye->pidfd < 0 && why == ESRCH)
         return false;

@@ -53,7 +53,7 @@ static uno_err write_file(int folder, const char *path, const char *name, const 
 {
     char temp[300];
     snprintf(temp, sizeof temp, ".%.200s.%d", name, (int)getpid());
-    int fd = openat(folder, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = fd_above_standard(openat(folder, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0)
         return err_sys("ledgers cannot be saved in %s", path);
     bool ok = !fault_hit("save") ? write_all(fd, data, bytes) : (errno = ENOSPC, false);
