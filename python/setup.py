@@ -6,6 +6,7 @@ from this repository, which is built for the purpose; in this order. docs/torch.
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def build_repository():
     folder = HERE / "build" / "meson"
     if not (folder / "build.ninja").exists():
         subprocess.run(["meson", "setup", str(folder), str(REPOSITORY), "-Dtests=false"], check=True)
-    subprocess.run(["ninja", "-C", str(folder), f"src/{SONAME}"], check=True)
+    subprocess.run(["meson", "compile", "-C", str(folder), "unisono:shared_library"], check=True)
     return folder / "src", REPOSITORY / "include"
 
 
@@ -61,6 +62,13 @@ def find_library():
                  "checkout of its repository")
 
 
+def names_of_torch():
+    """Macros for what this torch's headers have and older ones do not, or call otherwise (csrc/versions.hpp)."""
+    folder = pathlib.Path(torch.__file__).parent / "include" / "torch" / "csrc" / "distributed" / "c10d"
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in ("Backend.hpp", "Types.hpp"))
+    return [(f"UNISONO_TORCH_HAS_{name}", "1") for name in ("ErrorType", "PreMulSumSupplement") if re.search(rf"\b{name}\b", text)]
+
+
 library, include = find_library()
 
 
@@ -71,7 +79,9 @@ class BuildWithLibrary(build_py):
         super().run()
         beside = pathlib.Path(self.build_lib) / "unisono" / "lib"
         beside.mkdir(parents=True, exist_ok=True)
-        shutil.copy2((library / SONAME).resolve(), beside / SONAME)
+        # In its place at once: programs that run may have the one that lies there mapped.
+        shutil.copy2((library / SONAME).resolve(), beside / f"{SONAME}.new")
+        os.replace(beside / f"{SONAME}.new", beside / SONAME)
 
 
 setup(
@@ -86,7 +96,7 @@ setup(
             "unisono.torch._C",
             ["csrc/all.cpp"],
             include_dirs=[str(include)],
-            define_macros=[("UNISONO_BUILT_FOR", f'"{torch.__version__}"')],
+            define_macros=[("UNISONO_BUILT_FOR", f'"{torch.__version__}"'), *names_of_torch()],
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"],
             extra_link_args=[str(library / SONAME), "-Wl,-rpath,$ORIGIN/../lib"],
             depends=[str(p.relative_to(HERE)) for p in (HERE / "csrc").glob("*.?pp")],

@@ -10,22 +10,18 @@
   scripts/with-torch examples/torch/parallel.py --ranks 2 --ranks 4 fsdp2 tensor
 Exit status 1 if a curve differs by more than its bound: the order of a reduction is each backend's own.
 """
-import argparse
 import contextlib
-import os
+import functools
 import sys
-import tempfile
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-import unisono.torch
+from beside_gloo import BACKENDS, apart, curve, parser_of
 
-BACKENDS = ("gloo", "unisono")
 WIDTH, BATCH = 64, 8
 
 
@@ -169,37 +165,13 @@ WAYS = {
 }
 
 
-def rank_main(rank, size, backend, ways, steps, folder, results):
-    torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
-    dist.init_process_group(backend, store=dist.FileStore(os.path.join(folder, backend), size), rank=rank, world_size=size)
-    for way in ways:
-        losses = WAYS[way][0](rank, size, steps)
-        if rank == 0:
-            results.put((way, losses))
-    dist.destroy_process_group()
-
-
-def curves(size, backend, ways, steps):
-    results = mp.get_context("spawn").SimpleQueue()
-    with tempfile.TemporaryDirectory() as folder:
-        running = mp.spawn(rank_main, args=(size, backend, ways, steps, folder, results), nprocs=size, join=False)
-        told = {}
-        while not running.join(timeout=0.2):
-            while not results.empty():
-                way, losses = results.get()
-                told[way] = losses
-        while not results.empty():
-            way, losses = results.get()
-            told[way] = losses
-    return told
+def all_ways(ways, rank, size, steps):
+    return {way: WAYS[way][0](rank, size, steps) for way in ways}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("ways", nargs="*", metavar="way", help="default: all")
-    parser.add_argument("--ranks", type=int, action="append", help="default: 2 and 4")
-    parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
     ways = options.ways or list(WAYS)
     if unknown := [w for w in ways if w not in WAYS]:
@@ -207,13 +179,14 @@ def main():
     good = True
     print(f"{'ranks':>5} {'way':16}{'first':>9}{'gloo last':>11}{'unisono':>9}{'apart':>10}")
     for size in options.ranks or [2, 4]:
-        told = {b: curves(size, b, ways, options.steps) for b in BACKENDS}
+        told = {b: curve(functools.partial(all_ways, ways), size, b, options.steps) for b in BACKENDS}
         for way in ways:
             a, b = told["gloo"][way], told["unisono"][way]
-            apart = max(abs(x - y) for x, y in zip(a, b))
-            fine = apart <= WAYS[way][1] and b[-1] < b[0]
+            far = apart(a, b, options.steps)
+            fine = far <= WAYS[way][1]
             good &= fine
-            print(f"{size:5} {way:16}{a[0]:9.4f}{a[-1]:11.4f}{b[-1]:9.4f}{'same bits' if a == b else f'{apart:.1e}':>10}{'' if fine else '  too far'}")
+            print(f"{size:5} {way:16}{a[0]:9.4f}{a[-1]:11.4f}{b[-1]:9.4f}{'same bits' if a == b else f'{far:.1e}':>10}{'' if fine else '  too far'}",
+                  flush=True)
     sys.exit(0 if good else 1)
 
 

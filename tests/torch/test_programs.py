@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs: a death under torchrun, and the examples, which compare their losses with gloo's."""
+"""Whole programs: a death under torchrun, and another torch than the extension was built for."""
 import pathlib
 import re
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLES = HERE.parent.parent / "examples" / "torch"
+
 
 def finish(command, limit_s=200, **more):
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, **more)
@@ -37,10 +37,3 @@ def test_another_torch():
             "import unisono.torch")
     status, text = finish([sys.executable, "-c", code])
     assert status != 0 and re.search(r"ImportError: unisono.torch was built for torch 2\.\d+.* and this is torch 2\.99\.1; build it again", text), text
-
-
-def test_examples():
-    status, text = finish([sys.executable, str(EXAMPLES / "parallel.py"), "--ranks", "2", "--steps", "6"], limit_s=400)
-    assert status == 0 and text.count("same bits") >= 5, text
-    status, text = finish([sys.executable, str(EXAMPLES / "demo.py"), "--ranks", "2", "--steps", "10"], limit_s=400)
-    assert status == 0 and "losses differ by at most" in text, text
