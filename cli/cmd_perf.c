@@ -2,13 +2,14 @@
 /* cmd_perf.c - `unisono perf COLLECTIVE`: measure, check, report. What each stage does stands in perf.h. */
 #include "cli.h"
 #include "perf.h"
+#include "perf_scale.h"
 
 int cmd_perf(int argc, char **argv)
 {
     struct perf_options options;
     switch (perf_options_parse(argc, argv, &options)) {
     case OPTIONS_RUN:
-        return perf_launch(&options, perf_sweep);
+        return options.sweep ? perf_scale(&options) : perf_launch(&options, perf_sweep);
     case OPTIONS_DONE:
         return CLI_GOOD;
     default:

@@ -35,7 +35,10 @@ struct perf_options {
     const struct perf_coll *coll;
     int threads, per_thread; /* of one process; 0 = not given */
     int ranks;               /* processes to start, 0 = not given */
-    bool bind;
+    bool bind, bind_both;    /* both: --sweep compares */
+    bool sweep;              /* perf_scale.h */
+    int sweep_ranks[8], sweep_ranks_count, sweep_comms[8], sweep_comms_count; /* count 0 = not given */
+    const char *plot_file;
     uint64_t min_bytes, max_bytes, step_bytes;
     int step_factor;         /* <= 1: steps are added */
     int iters, agg_iters, warmup, cycles, check;
@@ -161,6 +164,7 @@ struct crew {
 };
 /* Start or join the ranks as asked and run `work` once in each crew; returns the exit status of this process. */
 int perf_launch(struct perf_options *o, int (*work)(struct crew *));
+bool perf_has_launcher(void); /* does a launcher say which rank this process is? */
 /* Say what went wrong, once for all crews that share the page, as "unisono perf: rank R: during: sentence (UNO_ERR_...)".
  * Returns CLI_ERROR. */
 int perf_fail(struct crew *c, uno_err err, const char *during);

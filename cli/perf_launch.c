@@ -387,7 +387,7 @@ static int launch_processes(const struct perf_options *o, struct launch_page *pa
 
 /* ---- ranks of a launcher ------------------------------------------------------------------------------------------------- */
 
-static bool has_launcher(void)
+bool perf_has_launcher(void)
 {
     static const char *const names[] = {"UNISONO_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -462,7 +462,7 @@ int perf_launch(struct perf_options *o, int (*work)(struct crew *))
     if (page == MAP_FAILED)
         return out_error("perf", "cannot map a page: %s", strerror(errno));
     int status, cpus = processors();
-    bool launched = o->ranks == 0 && has_launcher();
+    bool launched = o->ranks == 0 && perf_has_launcher();
     if (!launched) /* a launcher's ranks cannot be told from others' */
         note_busy(o);
     if (launched)

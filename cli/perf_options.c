@@ -20,6 +20,7 @@ static const struct row { int letter; const char *name, *arg, *help; } rows[OPTI
 #include "perf_options.def"
 #undef OPTION
 };
+enum { DEFAULT_BYTES = 32 << 20 };
 enum { FIRST_CODE = 1000 }; /* getopt's value of row i is FIRST_CODE + i for the long name */
 
 static void print_option(const struct row *row)
@@ -130,8 +131,9 @@ static bool parse_words(int id, const char *arg, struct perf_options *o)
         }
         return parse_number(id, arg, -1, 1 << 20, &o->root);
     case OPT_BIND:
-        o->bind = strcmp(arg, "core") == 0;
-        return o->bind || strcmp(arg, "none") == 0 || bad(id, arg, "core or none");
+        o->bind_both = strcmp(arg, "both") == 0;
+        o->bind = o->bind_both || strcmp(arg, "core") == 0;
+        return o->bind || strcmp(arg, "none") == 0 || bad(id, arg, "core, none, or with --sweep both");
     default: /* OPT_MEMORY; nccl-tests' long name of -M is the same word with a flag */
         if (strcmp(arg, "0") == 0 || strcmp(arg, "1") == 0)
             return parse_flag(OPT_MEM_REPORT, arg, &o->memory_report);
@@ -159,6 +161,24 @@ static bool parse_device(int id, const char *arg, struct perf_options *o)
         note(o, id, id == OPT_GRAPH ? "has no meaning for host memory; calls are made one by one"
                                     : "has no meaning for host memory");
     return true;
+}
+
+/* "2,4,8": at most 8 numbers. */
+static bool parse_list(int id, const char *arg, int least, int *numbers, int *count)
+{
+    enum { MOST = 8 };
+    const char *legal = least > 1 ? "1 to 8 numbers from 2 to 1024 with commas between them" : "1 to 8 numbers from 1 to 64 with commas between them";
+    *count = 0;
+    for (const char *s = arg;; s++) {
+        char *end;
+        long value = strtol(s, &end, 10);
+        if (*count == MOST || end == s || (*end && *end != ',') || *s == '+' || value < least || value > (least > 1 ? 1024 : 64))
+            return bad(id, arg, legal);
+        numbers[(*count)++] = (int)value;
+        if (!*end)
+            return true;
+        s = end;
+    }
 }
 
 static bool parse_option(int id, const char *arg, struct perf_options *o)
@@ -228,6 +248,12 @@ static bool parse_option(int id, const char *arg, struct perf_options *o)
         o->explain = true;
         o->explain_all = arg && strcmp(arg, "all") == 0;
         return !arg || o->explain_all || bad(id, arg, "all, or nothing");
+    case OPT_SWEEP:
+        o->sweep = true;
+        return !arg || parse_list(id, arg, 2, o->sweep_ranks, &o->sweep_ranks_count);
+    case OPT_COMMUNICATORS:
+        return parse_list(id, arg, 1, o->sweep_comms, &o->sweep_comms_count);
+    case OPT_PLOT:        o->plot_file = arg; return true;
     case OPT_CHOICES:     o->choices = true; return true;
     case OPT_PERCENTILES: o->percentiles = true; return true;
     default:              return true;
@@ -290,6 +316,10 @@ static bool check_together(const struct perf_options *o)
         out_error("perf", "a step of 0 bytes (-i 0) never gets from -b to -e; give -i SIZE or -f N");
     else if (o->ranks && (o->threads || o->per_thread))
         out_error("perf", "ranks are either processes (--ranks) or threads (-t, -g), not both");
+    else if (!o->sweep && (o->plot_file || o->sweep_comms_count || o->bind_both))
+        out_error("perf", "%s belongs to --sweep", o->plot_file ? "--plot" : o->bind_both ? "--bind both" : "--communicators");
+    else if (o->sweep && (o->ranks || o->threads || o->per_thread || o->type == PERF_ALL))
+        out_error("perf", "--sweep starts its ranks itself and wants one type: give the numbers of ranks as --sweep=2,4");
     else if (o->per_iter && o->per_iter_skip >= o->iters)
         out_error("perf", "-K %d leaves out all of -n %d iterations", o->per_iter_skip, o->iters);
     else
@@ -299,7 +329,7 @@ static bool check_together(const struct perf_options *o)
 
 static void set_defaults(struct perf_options *o, bool bare)
 {
-    *o = (struct perf_options){.min_bytes = 32 << 20, .max_bytes = 32 << 20, .step_bytes = 1 << 20, .step_factor = 1,
+    *o = (struct perf_options){.min_bytes = DEFAULT_BYTES, .max_bytes = DEFAULT_BYTES, .step_bytes = 1 << 20, .step_factor = 1,
                                .iters = 20, .agg_iters = 1, .warmup = 1, .cycles = 1, .check = 1, .op = UNO_SUM,
                                .type = UNO_FLOAT32, .average = AVERAGE_MEAN, .bind = true};
     if (bare) { /* asked for nothing: show what there is to see, quickly */
@@ -345,6 +375,16 @@ enum options_answer perf_options_parse(int argc, char **argv, struct perf_option
         }
         if (!parse_option(id, optarg, o))
             return OPTIONS_BAD;
+    }
+    if (o->sweep && o->sweep_comms_count == 0) {
+        o->sweep_comms[0] = 1;
+        o->sweep_comms[1] = 2;
+        o->sweep_comms_count = 2;
+    }
+    if (o->sweep && o->min_bytes == DEFAULT_BYTES && o->max_bytes == DEFAULT_BYTES) {
+        o->min_bytes = 64;
+        o->max_bytes = 16 << 20;
+        o->step_factor = 4;
     }
     if (!choose_coll(o, argv[0], argc - optind, argv + optind) || !check_together(o) || !perf_split_parse(o) ||
         (o->coll == perf_coll_find("alltoallv") && !perf_pairs_load(o)))

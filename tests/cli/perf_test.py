@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 UNISONO = None
 FLOAT = r"[0-9.]+(?:e[+-][0-9]+)?"
@@ -242,6 +243,47 @@ def case_explain():
     _, err = run(["--ranks", "3", "-b", "32K", "-e", "32K", "-n", "2"], env={"UNISONO_DEBUG": "info", "UNISONO_DEBUG_SUBSYS": "plan"})
     assert len(re.findall("^unisono: rank 0: all_reduce 32 KB float32 on 3 ranks, 1 host: .* predicted ", err, re.M)) == 1, err
     assert "rank 1: all_reduce" not in err, err  # the choice is the same everywhere
+
+
+def case_sweep():
+    """Several numbers of ranks and communicators: the table, the plot, JSON; and what a sweep larger than memory is told."""
+    with tempfile.TemporaryDirectory() as folder:
+        plot, data = os.path.join(folder, "p.svg"), os.path.join(folder, "d.json")
+        args = ["all_gather", "--sweep=2,3", "--communicators", "1,2", "-b", "256", "-e", "64K", "-f", "16", "-n", "2"]
+        out, _ = run(args + ["--plot", plot, "--json", data])
+        head = re.search(r"^ +size  +2 ranks  +2 ranks x 2  +3 ranks  +3 ranks x 2$", out, re.M)
+        assert head and len(re.findall(r"^ +\S+ K?B(?:  +[0-9.]+[* ]){4}$", out, re.M)) == 3, out
+        assert len(re.findall(r"^[23] ranks(?: x 2)? .* GB/s at .*; limited by (?:processor|memory|waiting)$", out, re.M)) == 4, out
+        with open(plot, encoding="utf-8") as f:
+            svg = f.read()
+        ElementTree.fromstring(svg)
+        assert svg.count("<circle") == 4 and "3 ranks x 2: " in svg, svg
+        with open(data, encoding="utf-8") as f:
+            series = json.load(f)["series"]
+        assert [(s["ranks"], s["communicators"]) for s in series] == [(2, 1), (2, 2), (3, 1), (3, 2)], series
+        sizes = [p["size"] for p in series[0]["points"]]
+        for s in series:
+            assert len(s["points"]) == 3 and all(p["gb_s"] > 0 for p in s["points"]), s
+            gb_s = [p["gb_s"] for p in s["points"]]
+            knee = next(i for i, x in enumerate(gb_s) if x >= 0.9 * max(gb_s))
+            assert s["stops_growing_at"] == (None if knee == 2 else s["points"][knee]["size"]), s
+            assert (s["points"][0]["limit_us"] > 0) == (s["communicators"] == 1), s
+            if s["ranks"] * s["communicators"] > os.cpu_count():
+                assert all(p["limited_by"] in ("processor", "memory") for p in s["points"]), s
+        assert sizes == sorted(sizes), sizes
+        out, _ = run(args[:1] + ["--sweep=2", "--communicators", "1", "--bind", "both", "-b", "256", "-e", "256", "-n", "2"])
+        assert "2 ranks, bound" in out and "2 ranks, free" in out, out  # side by side
+        _, err = run(["--sweep=2,4", "-b", "8", "-e", "1024G", "-f", "2"], status=2)
+        assert re.search(r"needs \S+ TB of memory for buffers, and this machine has .* available; give -e", err), err
+        _, err = run(args + ["--plot", folder + "/no/such.svg"], status=2)
+        assert "--plot" in err and "such.svg" in err, err
+    for bad, why in ((["--sweep=2,x"], "numbers"), (["--sweep=1"], "from 2"), (["--sweep", "--ranks", "2"], "starts its ranks itself"),
+                     (["--plot", "x.svg"], "belongs to --sweep"), (["--bind", "both"], "belongs to --sweep"),
+                     (["--sweep", "--communicators", "0"], "from 1")):
+        _, err = run(bad, status=2)
+        assert why in err, (bad, err)
+    _, err = run(["--sweep"], status=2, env={"RANK": "0", "WORLD_SIZE": "2"})
+    assert "without a launcher" in err, err
 
 
 def case_busy():
