@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rules_test.py UNISONO RULES.TXT RULES.DEF DOCTOR.MD - every kind has its section in the documentation, and every rule has an input that it must
+"""rules_test.py UNISONO RULES.TXT RULES.DEF DOCTOR.MD - every kind has its page in the documentation, and every rule has an input that it must
 find (its kind first, the patterns in what it says) and a near miss in which nothing of its kind may be found."""
 import os
 import re
@@ -52,16 +52,40 @@ def judge(found, way, expected):
     return "does not name %s: %s" % (missing, said) if missing else None
 
 
+def examples(unisono, page):
+    """What the pages show as output of a job is found, as what the page is about."""
+    wrong = []
+    for name in sorted(os.listdir(os.path.join(os.path.dirname(page), "doctor"))):
+        with open(os.path.join(os.path.dirname(page), "doctor", name), encoding="utf-8") as f:
+            looks = f.read().split("## Why it happens")[0]
+        shown = "".join(line[4:] + "\n" for line in looks.split("\n") if line.startswith("    "))
+        found = [f["kind"] for f in run(unisono, {"input.log": shown})] if shown else [name[:-3]]
+        if name[:-3] not in found:
+            wrong.append("docs/doctor/%s shows what is not found as that, but as %s" % (name, found))
+    return wrong
+
+
+def undocumented(kinds, page):
+    """Kinds without a page of their own, whole, that the table of DOCTOR.MD leads to; pages without a kind."""
+    folder = os.path.join(os.path.dirname(page), "doctor")
+    with open(page, encoding="utf-8") as f:
+        told = set(re.findall(r"^\| \[([\w-]+)\]\(doctor/\1\.md\)", f.read(), re.M))
+    wrong = ["%s does not list %s" % (page, k) for k in sorted(kinds - told)]
+    wrong += ["%s lists %s, which no rule finds" % (page, k) for k in sorted(told - kinds)]
+    for kind in sorted(kinds):
+        path = os.path.join(folder, kind + ".md")
+        text = open(path, encoding="utf-8").read() if os.path.exists(path) else ""
+        wrong += ["%s has no part %s" % (path, part) for part in ("How it looks", "Why it happens", "How it is fixed") if not re.search(r"^## %s\n\n\S" % part, text, re.M)]
+    return wrong + ["%s is the page of no kind" % n for n in sorted(os.listdir(folder)) if n[:-3] not in kinds]
+
+
 def main():
     unisono, inputs, table, page = sys.argv[1:5]
     with open(inputs, encoding="utf-8") as f:
         every = sections(f.read())
     with open(table, encoding="utf-8") as f:
         rules = re.findall(r'^RULE\("([\w-]+)",\s*(\w+),', f.read(), re.M)
-    with open(page, encoding="utf-8") as f:
-        told = set(re.findall(r"^### ([\w-]+)$", f.read(), re.M))
-    wrong = ["docs/doctor.md has no section " + k for k in sorted({k for k, _ in rules} - told)]
-    wrong += ["docs/doctor.md has a section %s, which no rule finds" % k for k in sorted(told - {k for k, _ in rules} - {"none"})]
+    wrong = undocumented({k for k, _ in rules} | {"none"}, page) + examples(unisono, page)
     wrong += ["%s has no input that %s" % (rule, way) for _, rule in rules for way in ("fires", "misses") if not any(s[0] == rule and s[1] == way for s in every)]
     for rule, way, expected, files, number in every:
         why = judge(run(unisono, files), way, expected)
