@@ -221,6 +221,7 @@ void Backend::count(uno_counts *counts)
     check(uno_comm_counts(comm(), counts));
 }
 
+#ifdef UNISONO_TORCH_HAS_ErrorType
 c10d::ErrorType Backend::getError()
 {
     uno_comm *c = comm_;
@@ -229,6 +230,7 @@ c10d::ErrorType Backend::getError()
         return c10d::ErrorType::SUCCESS;
     return err == UNO_ERR_TIMEOUT ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::REMOTE_ERROR;
 }
+#endif
 
 // The call in which this thread waits may be this group's, and whoever holds the group may let go of it now: it stays.
 void Backend::end_in_handler()

@@ -14,6 +14,7 @@
 #include "memory.hpp"
 #include "queue.hpp"
 #include "scratch.hpp"
+#include "versions.hpp"
 
 namespace unisono {
 
@@ -29,8 +30,6 @@ inline double seconds(Millis t)
     return static_cast<double>(t.count()) / 1000.0;
 }
 
-using GroupOptions = c10d::Backend::Options;
-
 class P2pWork;
 
 // ValueError for tensors that are not dense ones of the CPU.
@@ -45,10 +44,10 @@ class Backend : public c10d::Backend {
     ~Backend() override;
 
     const std::string getBackendName() const override { return kName; }
-    c10::intrusive_ptr<GroupOptions> getBackendOptions() override { return options_; }
+    c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() UNISONO_OVERRIDE { return options_; }
     bool supportsSplitting() const override { return true; }
-    bool supportsShrinking() const override { return true; }
-    void setTimeout(Millis limit) override;
+    bool supportsShrinking() const UNISONO_OVERRIDE { return true; }
+    void setTimeout(Millis limit) UNISONO_OVERRIDE;
 
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
     WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
@@ -80,19 +79,21 @@ class Backend : public c10d::Backend {
     void setSequenceNumberForGroup() override {}
     uint64_t getSequenceNumberForGroup() override { return sequence_; }
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
-                                            const c10::intrusive_ptr<GroupOptions> &opts) override;
+                                            const c10::intrusive_ptr<GroupOptions> &opts) UNISONO_OVERRIDE;
     c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
                                             const c10::intrusive_ptr<GroupOptions> &opts, const int &rank,
-                                            const int &size) override;
+                                            const int &size) UNISONO_OVERRIDE;
     c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &ranks_to_exclude, int flags,
-                                             const c10::intrusive_ptr<GroupOptions> &opts) override;
-    std::shared_ptr<c10::Allocator> getMemAllocator() override { return shared_allocator(); }
-    bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
-    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+                                             const c10::intrusive_ptr<GroupOptions> &opts) UNISONO_OVERRIDE;
+    std::shared_ptr<c10::Allocator> getMemAllocator() UNISONO_OVERRIDE { return shared_allocator(); }
+    bool supportsTensorAlloc(c10::DeviceIndex) UNISONO_OVERRIDE { return true; }
+    at::Tensor allocateTensor(long size, at::TensorOptions options) UNISONO_OVERRIDE;
     void count(uno_counts *counts);
-    c10d::ErrorType getError() override;
-    void abort() override;
-    void shutdown() override;
+#ifdef UNISONO_TORCH_HAS_ErrorType
+    c10d::ErrorType getError() UNISONO_OVERRIDE;
+#endif
+    void abort() UNISONO_OVERRIDE;
+    void shutdown() UNISONO_OVERRIDE;
 
  private:
     // What is called, for the Work that torch gets and for its profiler.

@@ -58,6 +58,21 @@ void require_root(const char *call, int64_t root, int size, int64_t root_tensor 
     TORCH_CHECK_VALUE(root_tensor == 0, "unisono: ", call, ": root tensor ", root_tensor, "; legal is 0");
 }
 
+// What the root of a gather or scatter gives: a list of one tensor a rank, each as large as `own`. The others give none.
+Tensors root_list(const char *call, const char *what, const std::vector<Tensors> &given, const at::Tensor &own, int64_t root, int rank, int size)
+{
+    require_cpu(call, own);
+    require_root(call, root, size);
+    if (rank != root) {
+        TORCH_CHECK_VALUE(given.empty(), "unisono: ", call, ": ", what, " on rank ", rank, ", which is not the root; legal is none");
+        return {};
+    }
+    TORCH_CHECK_VALUE(given.size() == 1, "unisono: ", call, " takes one list of ", what, ", not ", given.size());
+    require_list(call, given[0], size, own.scalar_type());
+    require_same_sizes(call, given[0], own);
+    return given[0];
+}
+
 bool same_sizes(const Tensors &list)
 {
     for (const at::Tensor &t : list)
@@ -109,7 +124,7 @@ at::Tensor flat_in(Scratch &scratch, const Tensors &list)
 
 at::Tensor flat_in(Scratch &scratch, const at::Tensor &t)
 {
-    return flat_in(scratch, Tensors{t});
+    return t.is_contiguous() ? t : flat_in(scratch, Tensors{t});
 }
 
 // Memory for what arrives; scatter_back puts it where it belongs.
@@ -126,7 +141,7 @@ at::Tensor flat_out(Scratch &scratch, const Tensors &list)
 
 at::Tensor flat_out(Scratch &scratch, const at::Tensor &t)
 {
-    return flat_out(scratch, Tensors{t});
+    return t.is_contiguous() ? t : flat_out(scratch, Tensors{t});
 }
 
 void scatter_back(const Tensors &list, const at::Tensor &flat)
@@ -142,7 +157,8 @@ void scatter_back(const Tensors &list, const at::Tensor &flat)
 
 void scatter_back(const at::Tensor &t, const at::Tensor &flat)
 {
-    scatter_back(Tensors{t}, flat);
+    if (!t.is_contiguous())
+        scatter_back(Tensors{t}, flat);
 }
 
 } // namespace
@@ -185,7 +201,7 @@ WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
         return allreduce_sparse(tensors, opts);
     require_cpu("all_reduce", tensors[0]);
     wire_to_reduce(tensors[0].scalar_type(), opts.reduceOp.op_); // a TypeError comes from the call, not from waiting for it
-    return issue({OpType::ALLREDUCE, "unisono:all_reduce", opts.timeout, opts.asyncOp}, tensors, tensors,
+    return issue({OpType::ALLREDUCE, "unisono:all_reduce", opts.timeout, is_async(opts)}, tensors, tensors,
                  [this, tensor = tensors[0], op = opts.reduceOp] { all_reduce_one(tensor, op); });
 }
 
@@ -195,7 +211,7 @@ WorkPtr Backend::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoal
     require_all_cpu("all_reduce_coalesced", tensors);
     for (const at::Tensor &t : tensors)
         wire_to_reduce(t.scalar_type(), opts.reduceOp.op_);
-    return issue({OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", opts.timeout, opts.asyncOp}, tensors, tensors,
+    return issue({OpType::ALLREDUCE_COALESCED, "unisono:all_reduce", opts.timeout, is_async(opts)}, tensors, tensors,
                  [this, tensors, op = opts.reduceOp] {
                      for (const at::Tensor &t : tensors)
                          all_reduce_one(t, op);
@@ -208,7 +224,7 @@ WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     require_cpu("reduce", tensors[0]);
     require_root("reduce", opts.rootRank, size_, opts.rootTensor);
     wire_to_reduce(tensors[0].scalar_type(), opts.reduceOp.op_);
-    return issue({OpType::REDUCE, "unisono:reduce", opts.timeout, opts.asyncOp}, tensors, tensors,
+    return issue({OpType::REDUCE, "unisono:reduce", opts.timeout, is_async(opts)}, tensors, tensors,
                  [this, tensor = tensors[0], op = opts.reduceOp, root = static_cast<int>(opts.rootRank)] {
                      at::Tensor wire = flat_in(scratch_in_, tensor);
                      reduced(tensor.scalar_type(), op, [&](Wire w, uno_op o) {
@@ -254,7 +270,7 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, con
 {
     require_blocks("reduce_scatter_tensor", input, output, size_);
     wire_to_reduce(output.scalar_type(), opts.reduceOp.op_);
-    return issue({OpType::_REDUCE_SCATTER_BASE, "unisono:_reduce_scatter_base", opts.timeout, opts.asyncOp}, {input}, {output},
+    return issue({OpType::_REDUCE_SCATTER_BASE, "unisono:_reduce_scatter_base", opts.timeout, is_async(opts)}, {input}, {output},
                  [this, output, input, op = opts.reduceOp] { reduce_scatter_one(output, input, op); });
 }
 
@@ -266,7 +282,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inpu
         require_blocks(call, inputs[i], outputs[i], size_);
         wire_to_reduce(outputs[i].scalar_type(), opts.reduceOp.op_);
     }
-    return issue({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "unisono:reduce_scatter", opts.timeout, opts.asyncOp}, inputs, outputs,
+    return issue({kReduceScatterCoalesced, "unisono:reduce_scatter", opts.timeout, is_async(opts)}, inputs, outputs,
                  [this, outputs, inputs, op = opts.reduceOp] {
                      for (size_t i = 0; i < inputs.size(); i++)
                          reduce_scatter_one(outputs[i], inputs[i], op);
@@ -283,7 +299,7 @@ WorkPtr Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, 
     TORCH_CHECK_VALUE(inputs[0][rank_].numel() == outputs[0].numel(), "unisono: ", call, ": the output has ", outputs[0].numel(),
                       " elements and the own input ", inputs[0][rank_].numel());
     wire_to_reduce(outputs[0].scalar_type(), opts.reduceOp.op_);
-    return issue({OpType::REDUCE_SCATTER, "unisono:reduce_scatter", opts.timeout, opts.asyncOp}, inputs[0], outputs,
+    return issue({OpType::REDUCE_SCATTER, "unisono:reduce_scatter", opts.timeout, is_async(opts)}, inputs[0], outputs,
                  [this, output = outputs[0], list = inputs[0], op = opts.reduceOp] { reduce_scatter_list(output, list, op); });
 }
 
@@ -324,14 +340,14 @@ WorkPtr Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const
     require_one(call, "input", inputs.size());
     require_one(call, "list of outputs", outputs.size());
     require_gatherable(call, outputs[0], inputs[0], rank_, size_);
-    return issue({OpType::ALLGATHER, "unisono:all_gather", opts.timeout, opts.asyncOp}, inputs, outputs[0],
+    return issue({OpType::ALLGATHER, "unisono:all_gather", opts.timeout, is_async(opts)}, inputs, outputs[0],
                  [this, list = outputs[0], input = inputs[0]] { all_gather_list(list, input); });
 }
 
 WorkPtr Backend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts)
 {
     require_blocks("all_gather_into_tensor", output, input, size_);
-    return issue({OpType::_ALLGATHER_BASE, "unisono:_all_gather_base", opts.timeout, opts.asyncOp}, {input}, {output},
+    return issue({OpType::_ALLGATHER_BASE, "unisono:_all_gather_base", opts.timeout, is_async(opts)}, {input}, {output},
                  [this, output, input] { all_gather_one(output, input); });
 }
 
@@ -351,7 +367,7 @@ WorkPtr Backend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inp
     }
     for (size_t i = 0; i < inputs.size(); i++)
         require_gatherable(call, lists[i], inputs[i], rank_, size_);
-    return issue({OpType::ALLGATHER_COALESCED, "unisono:all_gather", opts.timeout, opts.asyncOp}, inputs, flat,
+    return issue({OpType::ALLGATHER_COALESCED, "unisono:all_gather", opts.timeout, is_async(opts)}, inputs, flat,
                  [this, lists, inputs] {
                      for (size_t i = 0; i < inputs.size(); i++)
                          all_gather_list(lists[i], inputs[i]);
@@ -364,7 +380,7 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inpu
     TORCH_CHECK_VALUE(inputs.size() == outputs.size(), "unisono: ", call, ": ", inputs.size(), " inputs for ", outputs.size(), " outputs");
     for (size_t i = 0; i < inputs.size(); i++)
         require_blocks(call, outputs[i], inputs[i], size_);
-    return issue({OpType::_ALLGATHER_BASE, "unisono:all_gather", opts.timeout, opts.asyncOp}, inputs, outputs, [this, outputs, inputs] {
+    return issue({OpType::_ALLGATHER_BASE, "unisono:all_gather", opts.timeout, is_async(opts)}, inputs, outputs, [this, outputs, inputs] {
         for (size_t i = 0; i < inputs.size(); i++)
             all_gather_one(outputs[i], inputs[i]);
     });
@@ -374,18 +390,8 @@ WorkPtr Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c1
 {
     static const char call[] = "gather";
     require_one(call, "input", inputs.size());
-    require_cpu(call, inputs[0]);
-    require_root(call, opts.rootRank, size_);
-    bool root = rank_ == opts.rootRank;
-    TORCH_CHECK_VALUE(root || outputs.empty(), "unisono: ", call, ": outputs on rank ", rank_, ", which is not the root; legal is none");
-    Tensors list;
-    if (root) {
-        require_one(call, "list of outputs", outputs.size());
-        list = outputs[0];
-        require_list(call, list, size_, inputs[0].scalar_type());
-        require_same_sizes(call, list, inputs[0]);
-    }
-    return issue({OpType::GATHER, "unisono:gather", opts.timeout, opts.asyncOp}, inputs, list,
+    Tensors list = root_list(call, "outputs", outputs, inputs[0], opts.rootRank, rank_, size_);
+    return issue({OpType::GATHER, "unisono:gather", opts.timeout, is_async(opts)}, inputs, list,
                  [this, list, input = inputs[0], root = static_cast<int>(opts.rootRank)] {
                      Wire w = wire_to_move(input.scalar_type());
                      at::Tensor in = flat_in(scratch_in_, input), out;
@@ -404,7 +410,7 @@ WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
     require_one("broadcast", "tensor", tensors.size());
     require_cpu("broadcast", tensors[0]);
     require_root("broadcast", opts.rootRank, size_, opts.rootTensor);
-    return issue({OpType::BROADCAST, "unisono:broadcast", opts.timeout, opts.asyncOp}, tensors, tensors,
+    return issue({OpType::BROADCAST, "unisono:broadcast", opts.timeout, is_async(opts)}, tensors, tensors,
                  [this, tensor = tensors[0], root = static_cast<int>(opts.rootRank)] {
                      Wire w = wire_to_move(tensor.scalar_type());
                      at::Tensor wire = rank_ == root ? flat_in(scratch_in_, tensor) : flat_out(scratch_in_, tensor);
@@ -418,18 +424,8 @@ WorkPtr Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c
 {
     static const char call[] = "scatter";
     require_one(call, "output", outputs.size());
-    require_cpu(call, outputs[0]);
-    require_root(call, opts.rootRank, size_);
-    bool root = rank_ == opts.rootRank;
-    TORCH_CHECK_VALUE(root || inputs.empty(), "unisono: ", call, ": inputs on rank ", rank_, ", which is not the root; legal is none");
-    Tensors list;
-    if (root) {
-        require_one(call, "list of inputs", inputs.size());
-        list = inputs[0];
-        require_list(call, list, size_, outputs[0].scalar_type());
-        require_same_sizes(call, list, outputs[0]);
-    }
-    return issue({OpType::SCATTER, "unisono:scatter", opts.timeout, opts.asyncOp}, list, outputs,
+    Tensors list = root_list(call, "inputs", inputs, outputs[0], opts.rootRank, rank_, size_);
+    return issue({OpType::SCATTER, "unisono:scatter", opts.timeout, is_async(opts)}, list, outputs,
                  [this, list, output = outputs[0], root = static_cast<int>(opts.rootRank)] {
                      Wire w = wire_to_move(output.scalar_type());
                      at::Tensor out = flat_out(scratch_out_, output), in;
@@ -447,7 +443,7 @@ WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAl
     at::ScalarType type = inputs[0].scalar_type();
     require_list(call, inputs, size_, type);
     require_list(call, outputs, size_, type);
-    return issue({OpType::ALLTOALL, "unisono:all_to_all", opts.timeout, opts.asyncOp}, inputs, outputs, [this, outputs, inputs, type] {
+    return issue({OpType::ALLTOALL, "unisono:all_to_all", opts.timeout, is_async(opts)}, inputs, outputs, [this, outputs, inputs, type] {
         Wire w = wire_to_move(type);
         auto sent = counts_of(inputs, w.per_element), received = counts_of(outputs, w.per_element);
         at::Tensor in = flat_in(scratch_in_, inputs), out = flat_out(scratch_out_, outputs);
@@ -492,7 +488,7 @@ WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vecto
     auto received = split_counts("output", output_splits, output, size_, w.per_element);
     TORCH_CHECK_VALUE(!even || input.numel() == output.numel(), "unisono: ", call, ": ", input.numel(), " elements in, ",
                       output.numel(), " out; without sizes both need the same");
-    return issue({OpType::ALLTOALL_BASE, "unisono:all_to_all", opts.timeout, opts.asyncOp}, {input}, {output},
+    return issue({OpType::ALLTOALL_BASE, "unisono:all_to_all", opts.timeout, is_async(opts)}, {input}, {output},
                  [this, output, input, even, w, sent = std::move(sent), received = std::move(received)] {
                      at::Tensor in = flat_in(scratch_in_, input), out = flat_out(scratch_out_, output);
                      check(even ? uno_all_to_all(cdata(in), data(out), sent[0], w.type, comm_, nullptr)
@@ -503,7 +499,7 @@ WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vecto
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions &opts)
 {
-    return issue({OpType::BARRIER, "unisono:barrier", opts.timeout, opts.asyncOp}, {}, {}, [this] { check(uno_barrier(comm_, nullptr)); });
+    return issue({OpType::BARRIER, "unisono:barrier", opts.timeout, is_async(opts)}, {}, {}, [this] { check(uno_barrier(comm_, nullptr)); });
 }
 
 /* ---- sparse ------------------------------------------------------------------------------------------------------------------ */
@@ -535,7 +531,7 @@ WorkPtr Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions
     TORCH_CHECK_VALUE(tensors[0].is_sparse() && tensors[0].device().is_cpu(), "unisono: ", call, ": legal is sparse_coo on cpu, not ",
                       tensors[0].layout(), " on ", tensors[0].device());
     TORCH_CHECK_VALUE(opts.reduceOp.op_ == c10d::ReduceOp::SUM, "unisono: ", call, " is defined for SUM only");
-    return issue({OpType::_ALLREDUCE_SPARSE, "unisono:sparse_all_reduce", opts.timeout, opts.asyncOp}, tensors, tensors,
+    return issue({OpType::_ALLREDUCE_SPARSE, "unisono:sparse_all_reduce", opts.timeout, is_async(opts)}, tensors, tensors,
                  [this, tensor = tensors[0]] { tensor.copy_(sparse_sum(tensor)); });
 }
 

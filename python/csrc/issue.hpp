@@ -37,7 +37,7 @@ WorkPtr Backend::issue(const Call &call, const Tensors &inputs, Tensors outputs,
             error = std::current_exception();
         }
         queue_->release();
-        work->mark(work->end(std::move(error)));
+        work->end_unseen(std::move(error));
     } else {
         queue_->push(work, std::move(whole));
     }

@@ -61,6 +61,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
                  self.monitoredBarrier(options, wait_all_ranks);
              },
              py::arg("timeout") = c10d::kUnsetTimeout, py::arg("wait_all_ranks") = false, py::call_guard<py::gil_scoped_release>())
+        // Series of torch before these names have no other.
+        .def("abort", &unisono::Backend::abort, py::call_guard<py::gil_scoped_release>())
+        .def("shutdown", &unisono::Backend::shutdown, py::call_guard<py::gil_scoped_release>())
         .def("counts", &unisono::counts, py::call_guard<py::gil_scoped_release>())
         .def("split",
              [](unisono::Backend &self, const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks) -> Made {

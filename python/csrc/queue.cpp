@@ -7,6 +7,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
+#include <utility>
+
 namespace unisono {
 
 namespace {
@@ -111,6 +113,15 @@ c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::end(std::exception_ptr error
         cv_.notify_all();
     }
     return future;
+}
+
+void QueuedWork::end_unseen(std::exception_ptr error)
+{
+    exception_ = std::move(error);
+    completed_ = true;
+    if (recordFunctionEndCallback_)
+        std::exchange(recordFunctionEndCallback_, nullptr)();
+    done_.store(true, std::memory_order_release);
 }
 
 bool QueuedWork::wait(std::chrono::milliseconds timeout)
@@ -252,12 +263,6 @@ void Queue::refuse()
     std::lock_guard<std::mutex> lock(mutex_);
     stopped_ = true;
     changed_.notify_all();
-}
-
-bool Queue::stopped()
-{
-    std::lock_guard<std::mutex> lock(mutex_);
-    return stopped_;
 }
 
 } // namespace unisono

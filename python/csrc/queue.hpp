@@ -38,6 +38,8 @@ class QueuedWork : public c10d::Work {
 
     // It has ended: who waits for it goes on. Its future, if somebody has one, is the caller's to mark.
     c10::intrusive_ptr<c10::ivalue::Future> end(std::exception_ptr error);
+    // It ran before anybody else could see it.
+    void end_unseen(std::exception_ptr error);
     // Runs callbacks of that future, in this thread; nothing for NULL.
     void mark(const c10::intrusive_ptr<c10::ivalue::Future> &future);
 
@@ -64,7 +66,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
     void stop();
     // As stop, but waits for nobody.
     void refuse();
-    bool stopped();
+    bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
  private:
     void thread_main();
@@ -74,7 +76,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<QueuedPtr> waiting_;
-    bool running_ = false, stopped_ = false;
+    bool running_ = false;
+    std::atomic<bool> stopped_{false}; // written under mutex_; alone it is only a first look, claim() and push() decide
     int threads_ = 0, idle_ = 0;
 };
 

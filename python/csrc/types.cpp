@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "types.hpp"
 
+#include "versions.hpp"
+
 #include <cstring>
 
 namespace unisono {
@@ -75,7 +77,7 @@ Wire wire_to_reduce(at::ScalarType type, c10d::ReduceOp::RedOpType op)
 
 void write_factor(const c10d::ReduceOp &op, at::ScalarType type, unsigned char buf[16])
 {
-    const auto *given = dynamic_cast<const c10d::PreMulSumSupplement *>(op.supplement_.get());
+    const auto *given = dynamic_cast<const PreMulSumSupplement *>(op.supplement_.get());
     TORCH_CHECK_VALUE(given, "unisono: PREMUL_SUM needs a factor; make it with torch.distributed._make_nccl_premul_sum");
     at::Tensor factor = given->tensor_factor.defined() ? given->tensor_factor : at::scalar_tensor(given->double_factor, at::kDouble);
     factor = factor.to(at::kCPU, type).contiguous();
