@@ -66,7 +66,10 @@ static bool take_line(struct model *m, const struct line *l, struct nccl_line *n
             if (*end == ']') {
                 bracket = p;
                 n->dev = (int)dev;
-                n->where = model_string(m, end + 1 + strspn(end + 1, " "), (size_t)(at - end - 1 - (long)strspn(end + 1, " ")));
+                const char *where = end + 1 + strspn(end + 1, " "), *until = at;
+                while (until > where && until[-1] == ' ')
+                    until--;
+                n->where = until > where ? model_string(m, where, (size_t)(until - where)) : "";
                 break;
             }
         }
