@@ -19,6 +19,7 @@ static uno_err fill_local_job(struct job *job, int n)
     job->nhosts = 1;
     for (int r = 0; r < n; r++) {
         job->members[r].pid = getpid();
+        job->members[r].launched = -1; /* nobody else could say how one of them ended */
         gethostname(job->members[r].hostname, sizeof job->members[r].hostname - 1);
     }
     return auth_random(&job->id, sizeof job->id);
