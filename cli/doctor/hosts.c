@@ -321,7 +321,7 @@ static void again(struct agent *v, int n, json_t *pairs)
 static json_t *measure(struct agent *v, int n)
 {
     json_t *pairs = json_array();
-    bool *done = calloc((size_t)n, sizeof *done);
+    bool *done = calloc(n > 0 ? (size_t)n : 1, sizeof *done);
     for (int step = 1; done && step < n; step++) {
         memset(done, 0, (size_t)n * sizeof *done);
         for (size_t which = 0; which < 3; which++)

@@ -3,12 +3,12 @@
  * read_hwloc.c - hwloc's XML (`lstopo --of xml`), versions 1 to 3, as far as the doctor minds: PCI devices and bridges, GPUs, network cards, and the
  * NUMA node that they are near. The same facts as of topology files of NCCL and RCCL.
  */
-#include <expat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reader.h"
+#include "xml.h"
 
 enum { DEPTH = 64 };
 
@@ -41,7 +41,7 @@ static struct fact fact_here(const struct tree *x, enum fact_kind kind, const st
 {
     struct fact f = fact_of(kind);
     f.file = f.host = x->file;
-    f.line = (long)XML_GetCurrentLineNumber(x->parser);
+    f.line = (long)xml_line(x->parser);
     f.d = o->numa;
     f.x = o->rate;
     return f;
@@ -186,7 +186,7 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     XML_SetEntityDeclHandler(p, entity);
     bool whole = XML_Parse(p, data, (int)bytes, 1) == XML_STATUS_OK, good = x->is_topology;
     if (!whole && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, XML_GetCurrentLineNumber(p), XML_ErrorString(XML_GetErrorCode(p)));
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, xml_line(p), XML_ErrorString(XML_GetErrorCode(p)));
     if (!good)
         snprintf(why, why_bytes, "it has no <topology>");
     struct object none = {.numa = NOBODY};

@@ -3,12 +3,12 @@
  * read_xml.c - topology files of NCCL (version 1) and RCCL (version 2), and graph files of both. Their own parsers are hand-written and accept less than XML does;
  * what they would refuse or misread is a fact, too.
  */
-#include <expat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reader.h"
+#include "xml.h"
 
 enum { DEPTH = 48 };
 
@@ -43,7 +43,7 @@ static struct fact xml_fact(struct machine *x, enum fact_kind kind)
 {
     struct fact f = fact_of(kind);
     f.file = x->file;
-    f.line = (long)XML_GetCurrentLineNumber(x->parser);
+    f.line = (long)xml_line(x->parser);
     f.d = x->numa;
     f.host = x->file; /* two files may say the same of two hosts */
     return f;
@@ -320,7 +320,7 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     enum XML_Status status = XML_Parse(p, data, (int)bytes, 1);
     bool good = x->is_system;
     if (status != XML_STATUS_OK && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, XML_GetCurrentLineNumber(p), XML_ErrorString(XML_GetErrorCode(p)));
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, xml_line(p), XML_ErrorString(XML_GetErrorCode(p)));
     if (!good)
         snprintf(why, why_bytes, "it has no <system> or <graphs>%s%s", status == XML_STATUS_OK ? "" : ", and ", status == XML_STATUS_OK ? "" : XML_ErrorString(XML_GetErrorCode(p)));
     struct fact f = xml_fact(x, F_XML);
