@@ -21,27 +21,19 @@ struct object {
 };
 
 struct tree {
+    struct xml xml;
     struct model *m;
     const char *file;
-    XML_Parser parser;
     struct object at[DEPTH];
     int depth, gpus, nics;
     bool is_topology;
 };
 
-static const char *attr(const char **atts, const char *name)
-{
-    for (; *atts; atts += 2)
-        if (strcmp(atts[0], name) == 0)
-            return atts[1];
-    return "";
-}
-
 static struct fact fact_here(const struct tree *x, enum fact_kind kind, const struct object *o)
 {
     struct fact f = fact_of(kind);
     f.file = f.host = x->file;
-    f.line = (long)xml_line(x->parser);
+    f.line = (long)xml_line(&x->xml);
     f.d = o->numa;
     f.x = o->rate;
     return f;
@@ -104,7 +96,7 @@ static void take_nic(struct tree *x, struct object *o, const char *name)
 static void take_name(struct tree *x, const char **atts)
 {
     struct object *o = x->depth >= 2 ? &x->at[x->depth - 2] : NULL;
-    const char *name = attr(atts, "name"), *type = attr(atts, "osdev_type");
+    const char *name = xml_attr(atts, "name"), *type = xml_attr(atts, "osdev_type");
     int number;
     if (!o || !*o->busid || o->taken)
         return;
@@ -116,7 +108,7 @@ static void take_name(struct tree *x, const char **atts)
 
 static void begin_object(struct tree *x, const char **atts)
 {
-    const char *type = attr(atts, "type"), *pci = attr(atts, "pci_type"), *nodeset = attr(atts, "nodeset");
+    const char *type = xml_attr(atts, "type"), *pci = xml_attr(atts, "pci_type"), *nodeset = xml_attr(atts, "nodeset");
     struct object *above = x->depth >= 2 ? &x->at[x->depth - 2] : NULL, *o = &x->at[x->depth - 1];
     o->numa = *nodeset ? only_node(nodeset) : above ? above->numa : NOBODY;
     o->bridges = above ? above->bridges : 0;
@@ -124,12 +116,12 @@ static void begin_object(struct tree *x, const char **atts)
         take_name(x, atts);
         return;
     }
-    snprintf(o->busid, sizeof o->busid, "%s", attr(atts, "pci_busid"));
+    snprintf(o->busid, sizeof o->busid, "%s", xml_attr(atts, "pci_busid"));
     if (!o->busid[0])
         return;
     o->class = strtol(pci, NULL, 16);
     o->gpu_vendor = of_gpu_vendor(pci);
-    o->rate = strtod(attr(atts, "pci_link_speed"), NULL);
+    o->rate = strtod(xml_attr(atts, "pci_link_speed"), NULL);
     take_pci(x, o);
     o->bridges += strcmp(type, "Bridge") == 0;
 }
@@ -142,7 +134,7 @@ static void start(void *user, const char *name, const char **atts)
     if (!object)
         return;
     if (x->depth == DEPTH) {
-        XML_StopParser(x->parser, XML_FALSE);
+        XML_StopParser(x->xml.parser, XML_FALSE);
         return;
     }
     x->at[x->depth++] = (struct object){.numa = NOBODY};
@@ -160,12 +152,6 @@ static void end_element(void *user, const char *name)
         take_gpu(x, o, NOBODY);
 }
 
-static void entity(void *user, const XML_Char *name, int is_parameter, const XML_Char *value, int bytes, const XML_Char *base, const XML_Char *system, const XML_Char *public,
-                   const XML_Char *notation)
-{
-    XML_StopParser(((struct tree *)user)->parser, XML_FALSE);
-}
-
 static bool sniff(const char *head, size_t bytes)
 {
     return head[strspn(head, " \t\r\n")] == '<' && has(head, "<topology");
@@ -174,31 +160,26 @@ static bool sniff(const char *head, size_t bytes)
 static bool read(struct model *m, const char *file, const char *data, size_t bytes, char *why, size_t why_bytes)
 {
     struct tree *x = calloc(1, sizeof *x);
-    XML_Parser p = x ? XML_ParserCreate(NULL) : NULL;
-    if (!p) {
-        free(x);
+    if (!x) {
         snprintf(why, why_bytes, "there is no memory");
         return false;
     }
-    *x = (struct tree){.m = m, .file = file, .parser = p};
-    XML_SetUserData(p, x);
-    XML_SetElementHandler(p, start, end_element);
-    XML_SetEntityDeclHandler(p, entity);
-    bool whole = XML_Parse(p, data, (int)bytes, 1) == XML_STATUS_OK, good = x->is_topology;
-    if (!whole && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, xml_line(p), XML_ErrorString(XML_GetErrorCode(p)));
+    *x = (struct tree){.m = m, .file = file};
+    struct xml_end end = xml_walk(&x->xml, start, end_element, data, bytes);
+    bool good = x->is_topology;
+    if (!end.whole && good)
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, end.line, end.why);
     if (!good)
         snprintf(why, why_bytes, "it has no <topology>");
-    struct object none = {.numa = NOBODY};
-    struct fact f = fact_here(x, F_XML, &none);
+    struct fact f = fact_of(F_XML);
+    f.file = f.host = file;
+    f.line = (long)end.line;
     f.value = "hwloc";
     f.b = x->gpus;
     f.c = x->nics;
-    f.d = 0;
     f.text = model_say(m, "hwloc's topology: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
     if (good)
         model_add(m, &f);
-    XML_ParserFree(p);
     free(x);
     return good;
 }

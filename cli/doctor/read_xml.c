@@ -18,9 +18,9 @@ struct element {
 };
 
 struct machine {
+    struct xml xml;
     struct model *m;
     const char *file;
-    XML_Parser parser;
     struct element at[DEPTH];
     int depth, gpus, nics, numa, version;
     bool amd, is_system;
@@ -31,19 +31,11 @@ struct machine {
     char on_gpus[512], on_nets[256]; /* the <channel> that is open */
 };
 
-static const char *attr(const char **atts, const char *name)
-{
-    for (; *atts; atts += 2)
-        if (strcmp(atts[0], name) == 0)
-            return atts[1];
-    return "";
-}
-
 static struct fact xml_fact(struct machine *x, enum fact_kind kind)
 {
     struct fact f = fact_of(kind);
     f.file = x->file;
-    f.line = (long)xml_line(x->parser);
+    f.line = (long)xml_line(&x->xml);
     f.d = x->numa;
     f.host = x->file; /* two files may say the same of two hosts */
     return f;
@@ -101,10 +93,10 @@ static void take_pci(struct machine *x, const struct element *e, const char **at
         f.value = strcmp(x->at[i].name, "pci") == 0 ? model_words(x->m, x->at[i].busid) : "";
     f.a = e->width;
     f.extra = model_words(x->m, e->speed);
-    f.b = strtoll(attr(atts, "class"), NULL, 16) >> 8;
+    f.b = strtoll(xml_attr(atts, "class"), NULL, 16) >> 8;
     f.x = lane_gbs(e->speed) * e->width;
     f.c = whole(counted_gbs(e->speed, e->width) * 1e6);
-    f.more = model_say(x->m, "%s:%s", attr(atts, "vendor"), attr(atts, "device"));
+    f.more = model_say(x->m, "%s:%s", xml_attr(atts, "vendor"), xml_attr(atts, "device"));
     f.text = model_say(x->m, "PCI device %s: %d lanes, %s", f.name, e->width, e->speed);
     if (*f.name)
         model_add(x->m, &f);
@@ -114,13 +106,13 @@ static void take_pci(struct machine *x, const struct element *e, const char **at
 
 static void take_cpu(struct machine *x, const char **atts)
 {
-    x->numa = *attr(atts, "numaid") ? atoi(attr(atts, "numaid")) : NOBODY;
+    x->numa = *xml_attr(atts, "numaid") ? atoi(xml_attr(atts, "numaid")) : NOBODY;
     struct fact f = xml_fact(x, F_XML_CPU);
     f.a = x->numa;
-    f.value = model_words(x->m, attr(atts, "vendor"));
-    f.extra = model_words(x->m, attr(atts, "arch"));
-    f.b = atoi(attr(atts, "familyid"));
-    f.c = atoi(attr(atts, "modelid"));
+    f.value = model_words(x->m, xml_attr(atts, "vendor"));
+    f.extra = model_words(x->m, xml_attr(atts, "arch"));
+    f.b = atoi(xml_attr(atts, "familyid"));
+    f.c = atoi(xml_attr(atts, "modelid"));
     f.text = model_say(x->m, "NUMA node %lld, %s", (long long)f.a, f.value);
     model_add(x->m, &f);
 }
@@ -129,11 +121,11 @@ static void begin_gpu(struct machine *x, const char **atts)
 {
     const struct element *pci = nearest_pci(x);
     x->gpu = xml_fact(x, F_XML_GPU);
-    x->gpu.dev = atoi(attr(atts, "dev"));
-    x->gpu.rank = *attr(atts, "rank") ? atoi(attr(atts, "rank")) : NOBODY;
+    x->gpu.dev = atoi(xml_attr(atts, "dev"));
+    x->gpu.rank = *xml_attr(atts, "rank") ? atoi(xml_attr(atts, "rank")) : NOBODY;
     x->gpu.name = model_words(x->m, pci ? pci->busid : "");
     x->gpu.a = depth_below_cpu(x);
-    x->gpu.c = atoi(attr(atts, "gdr"));
+    x->gpu.c = atoi(xml_attr(atts, "gdr"));
     x->gpu.extra = model_words(x->m, pci ? pci->speed : "");
     x->gpu.x = pci ? lane_gbs(pci->speed) * pci->width : 0;
     x->gpu.value = x->depth >= 3 ? model_words(x->m, x->at[x->depth - 2].busid) : "";
@@ -142,8 +134,8 @@ static void begin_gpu(struct machine *x, const char **atts)
     x->gpus++;
     struct fact chip = xml_fact(x, F_XML_CHIP);
     chip.name = x->gpu.name;
-    chip.a = atoi(attr(atts, "sm"));
-    chip.value = model_words(x->m, attr(atts, "gcn"));
+    chip.a = atoi(xml_attr(atts, "sm"));
+    chip.value = model_words(x->m, xml_attr(atts, "gcn"));
     model_add(x->m, &chip);
 }
 
@@ -159,13 +151,13 @@ static void take_net(struct machine *x, const char **atts)
 {
     const struct element *pci = nearest_pci(x);
     struct fact f = xml_fact(x, F_XML_NET);
-    f.name = model_words(x->m, attr(atts, "name"));
-    f.a = strtoll(attr(atts, "speed"), NULL, 10);
-    f.b = atoi(attr(atts, "port"));
-    f.c = atoi(attr(atts, "gdr"));
-    f.value = model_words(x->m, attr(atts, "guid"));
+    f.name = model_words(x->m, xml_attr(atts, "name"));
+    f.a = strtoll(xml_attr(atts, "speed"), NULL, 10);
+    f.b = atoi(xml_attr(atts, "port"));
+    f.c = atoi(xml_attr(atts, "gdr"));
+    f.value = model_words(x->m, xml_attr(atts, "guid"));
     f.extra = model_words(x->m, pci ? pci->busid : "");
-    f.dev = atoi(attr(atts, "dev"));
+    f.dev = atoi(xml_attr(atts, "dev"));
     f.peer = pci ? depth_below_cpu(x) : NOBODY;
     f.x = pci ? lane_gbs(pci->speed) * pci->width : 0;
     f.text = model_say(x->m, "%s: %lld Mbit/s, port %lld, guid %s, at %s", f.name, (long long)f.a, (long long)f.b, f.value, f.extra);
@@ -175,16 +167,16 @@ static void take_net(struct machine *x, const char **atts)
 
 static void take_link(struct machine *x, const char *name, const char **atts)
 {
-    int count = atoi(attr(atts, "count"));
+    int count = atoi(xml_attr(atts, "count"));
     size_t used = strlen(x->links);
     if (!x->gpu_open)
         return;
     struct fact f = xml_fact(x, F_XML_LINK);
     f.name = x->gpu.name;
-    f.value = model_words(x->m, attr(atts, "target"));
+    f.value = model_words(x->m, xml_attr(atts, "target"));
     f.extra = model_words(x->m, name);
     f.a = count;
-    f.b = strtoll(attr(atts, "tclass"), NULL, 16);
+    f.b = strtoll(xml_attr(atts, "tclass"), NULL, 16);
     f.text = model_say(x->m, "%s %s: %d x %s", f.name, f.value, count, name);
     model_add(x->m, &f);
     if (strcmp(name, "c2c") == 0) /* to its processor */
@@ -192,7 +184,7 @@ static void take_link(struct machine *x, const char *name, const char **atts)
     x->gpu.b += count > 0 ? count : 0;
     x->amd = x->amd || strcmp(name, "xgmi") == 0;
     if (used + 40 < sizeof x->links)
-        snprintf(x->links + used, sizeof x->links - used, "%s%s x%d", used ? ", " : "", attr(atts, "target"), count);
+        snprintf(x->links + used, sizeof x->links - used, "%s%s x%d", used ? ", " : "", xml_attr(atts, "target"), count);
 }
 
 /* ---- graph files: which GPUs follow which on each channel ------------------------------------------------------------------------------ */
@@ -209,15 +201,15 @@ static void take_graph(struct machine *x, const char **atts)
     struct fact f = xml_fact(x, F_GRAPH);
     x->graphs++;
     x->channel = 0;
-    x->graph_id = (int)(f.a = atoi(attr(atts, "id")));
-    f.b = atoi(attr(atts, "pattern"));
-    f.c = atoi(attr(atts, "nchannels"));
-    f.d = atoi(attr(atts, "samechannels"));
-    f.dev = atoi(attr(atts, "crossnic"));
-    f.x = strtod(attr(atts, "speedintra"), NULL);
-    f.name = model_words(x->m, attr(atts, "typeintra"));
-    f.value = model_words(x->m, attr(atts, "typeinter"));
-    f.more = model_words(x->m, attr(atts, "speedinter"));
+    x->graph_id = (int)(f.a = atoi(xml_attr(atts, "id")));
+    f.b = atoi(xml_attr(atts, "pattern"));
+    f.c = atoi(xml_attr(atts, "nchannels"));
+    f.d = atoi(xml_attr(atts, "samechannels"));
+    f.dev = atoi(xml_attr(atts, "crossnic"));
+    f.x = strtod(xml_attr(atts, "speedintra"), NULL);
+    f.name = model_words(x->m, xml_attr(atts, "typeintra"));
+    f.value = model_words(x->m, xml_attr(atts, "typeinter"));
+    f.more = model_words(x->m, xml_attr(atts, "speedinter"));
     f.text = model_say(x->m, "graph %lld: pattern %lld, %lld channels of %.4g GB/s, %s", (long long)f.a, (long long)f.b, (long long)f.c, f.x, f.name);
     model_add(x->m, &f);
 }
@@ -240,9 +232,9 @@ static bool on_channel(struct machine *x, const char *name, const char **atts)
     if (strcmp(above, "channel") != 0)
         return false;
     if (strcmp(name, "gpu") == 0)
-        add_to(x->on_gpus, sizeof x->on_gpus, atol(*attr(atts, "dev") ? attr(atts, "dev") : attr(atts, "rank")));
+        add_to(x->on_gpus, sizeof x->on_gpus, atol(*xml_attr(atts, "dev") ? xml_attr(atts, "dev") : xml_attr(atts, "rank")));
     else if (strcmp(name, "net") == 0)
-        add_to(x->on_nets, sizeof x->on_nets, strtol(attr(atts, "dev"), NULL, 16));
+        add_to(x->on_nets, sizeof x->on_nets, strtol(xml_attr(atts, "dev"), NULL, 16));
     return true;
 }
 
@@ -250,17 +242,17 @@ static void start(void *user, const char *name, const char **atts)
 {
     struct machine *x = user;
     if (x->depth >= DEPTH - 1) {
-        XML_StopParser(x->parser, XML_FALSE);
+        XML_StopParser(x->xml.parser, XML_FALSE);
         return;
     }
     struct element *e = &x->at[x->depth++];
-    *e = (struct element){.width = atoi(attr(atts, "link_width"))};
+    *e = (struct element){.width = atoi(xml_attr(atts, "link_width"))};
     snprintf(e->name, sizeof e->name, "%s", name);
-    snprintf(e->busid, sizeof e->busid, "%s", attr(atts, "busid"));
-    snprintf(e->speed, sizeof e->speed, "%s", attr(atts, "link_speed"));
+    snprintf(e->busid, sizeof e->busid, "%s", xml_attr(atts, "busid"));
+    snprintf(e->speed, sizeof e->speed, "%s", xml_attr(atts, "link_speed"));
     if (strcmp(name, "system") == 0 || strcmp(name, "graphs") == 0) {
         x->is_system = true;
-        x->version = atoi(attr(atts, "version"));
+        x->version = atoi(xml_attr(atts, "version"));
     } else if (on_channel(x, name, atts)) {
         return;
     } else if (strcmp(name, "graph") == 0) {
@@ -291,13 +283,6 @@ static void end_element(void *user, const char *name)
         x->depth--;
 }
 
-/* Entities would be expanded; these files have none. */
-static void entity(void *user, const XML_Char *name, int is_parameter, const XML_Char *value, int bytes, const XML_Char *base, const XML_Char *system, const XML_Char *public,
-                   const XML_Char *notation)
-{
-    XML_StopParser(((struct machine *)user)->parser, XML_FALSE);
-}
-
 static bool sniff(const char *head, size_t bytes)
 {
     const char *s = head + strspn(head, " \t\r\n");
@@ -307,23 +292,20 @@ static bool sniff(const char *head, size_t bytes)
 static bool read(struct model *m, const char *file, const char *data, size_t bytes, char *why, size_t why_bytes)
 {
     struct machine *x = calloc(1, sizeof *x);
-    XML_Parser p = x ? XML_ParserCreate(NULL) : NULL;
-    if (!p) {
-        free(x);
+    if (!x) {
         snprintf(why, why_bytes, "there is no memory");
         return false;
     }
-    *x = (struct machine){.m = m, .file = file, .parser = p, .numa = NOBODY};
-    XML_SetUserData(p, x);
-    XML_SetElementHandler(p, start, end_element);
-    XML_SetEntityDeclHandler(p, entity);
-    enum XML_Status status = XML_Parse(p, data, (int)bytes, 1);
+    *x = (struct machine){.m = m, .file = file, .numa = NOBODY};
+    struct xml_end end = xml_walk(&x->xml, start, end_element, data, bytes);
     bool good = x->is_system;
-    if (status != XML_STATUS_OK && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, xml_line(p), XML_ErrorString(XML_GetErrorCode(p)));
+    if (!end.whole && good)
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, end.line, end.why);
     if (!good)
-        snprintf(why, why_bytes, "it has no <system> or <graphs>%s%s", status == XML_STATUS_OK ? "" : ", and ", status == XML_STATUS_OK ? "" : XML_ErrorString(XML_GetErrorCode(p)));
-    struct fact f = xml_fact(x, F_XML);
+        snprintf(why, why_bytes, "it has no <system> or <graphs>%s%s", end.whole ? "" : ", and ", end.whole ? "" : end.why);
+    struct fact f = fact_of(F_XML);
+    f.file = f.host = file;
+    f.line = (long)end.line;
     f.a = x->version;
     f.b = x->gpus;
     f.c = x->nics;
@@ -331,7 +313,6 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     f.text = model_say(m, "topology file: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
     if (good && !x->graphs)
         model_add(m, &f);
-    XML_ParserFree(p);
     free(x);
     return good;
 }
