@@ -56,7 +56,10 @@ static size_t edit_distance(const char *a, const char *b)
 
 const char *out_start_hint(int error)
 {
-    return error == EAGAIN ? "; as many processes run as are allowed: see ulimit -u, and pids.max of the container or cgroup" : "";
+    return error == EAGAIN   ? "; as many processes run as are allowed: see ulimit -u, and pids.max of the container or cgroup"
+           : error == EMFILE ? "; as many files are open as are allowed: see ulimit -n"
+           : error == EFBIG  ? "; shared memory counts as a file, and may not be as large as it must: see ulimit -f"
+                             : "";
 }
 
 const char *out_nearest(const char *word, const char *const *names, size_t count)

@@ -20,7 +20,7 @@ const char *out_colour(FILE *file, enum out_colour colour);
 /* Print "unisono COMMAND: sentence" on stderr; returns CLI_ERROR, so that a command can `return out_error(...)`. */
 int out_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Return what follows the system's words for why a process could not be started: which limits to look at for EAGAIN, else "". Static. */
+/* Return what follows the system's words for why a process could not be started: which limit to look at, "" where none is meant. Static. */
 const char *out_start_hint(int error);
 
 /* Return the nearest of `names` to `word` by edit distance, NULL if none is near. */

@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define RUN_MOST_RANKS 65536         /* as many as a communicator may have */
 #define RUN_SECRET_CHARS 64          /* 32 random bytes as hexadecimal text */
 #define RUN_MAGIC "\nunisono-agent-1\n" /* an agent's first bytes; what a remote shell printed before is not ours */
 

@@ -149,7 +149,7 @@ int link_start(struct launcher *l, int i)
         close_pair(down);
         close_pair(up);
         close_pair(err);
-        return out_error("run", "cannot start a process for host %s: %s", link->host->name, strerror(saved));
+        return out_error("run", "cannot start a process for host %s: %s%s", link->host->name, strerror(saved), out_start_hint(saved));
     }
     close(down[0]);
     close(up[1]);

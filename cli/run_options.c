@@ -71,8 +71,8 @@ static int parse_host(struct run_options *opt, char *text)
     int64_t slots = 1;
     char *colon = strrchr(text, ':'), *bracket = strchr(text, ']');
     if (colon && (!bracket || colon > bracket)) {
-        if (!out_parse_int(colon + 1, 1, 1 << 20, &slots))
-            return out_error("run", "--hosts: \"%s\" has no number of ranks after the colon; write it as nodeA:4", text);
+        if (!out_parse_int(colon + 1, 1, RUN_MOST_RANKS, &slots))
+            return out_error("run", "--hosts: \"%s\" has no number of ranks after the colon, from 1 to %d; write it as nodeA:4", text, RUN_MOST_RANKS);
         *colon = 0;
     }
     if (text[0] == '[' && bracket && bracket[1] == 0) { /* an IPv6 address in brackets */
@@ -110,8 +110,8 @@ static int parse_one(struct run_options *opt, int letter, char *arg)
     int64_t number;
     switch (letter) {
     case 'n':
-        if (!out_parse_int(arg, 1, 1 << 20, &number))
-            return out_error("run", "-n %s: not a number of ranks; it is at least 1", arg);
+        if (!out_parse_int(arg, 1, RUN_MOST_RANKS, &number))
+            return out_error("run", "-n %s: legal is a number of ranks from 1 to %d", arg, RUN_MOST_RANKS);
         opt->nranks = (int)number;
         return 0;
     case 'x': {
@@ -199,6 +199,8 @@ static int place_ranks(struct run_options *opt)
     if (opt->nranks > places)
         return out_error("run", "-n %d: --hosts has places for %ld ranks on %d hosts; add hosts, or raise the numbers after the colons",
                          opt->nranks, places, opt->nhosts);
+    if (opt->nranks == 0 && places > RUN_MOST_RANKS)
+        return out_error("run", "--hosts has places for more than %d ranks; say with -n how many there shall be", RUN_MOST_RANKS);
     if (opt->nranks == 0)
         opt->nranks = (int)places;
     int next = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_report.c - what the launcher says when something ended: who, where, how, what it last wrote, and what happens now. */
+#include "output.h"
 #include "run_launch.h"
 
 #include <errno.h>
@@ -77,7 +78,7 @@ static void report_start(struct launcher *l, int rank, enum run_end end, int err
         report(l, "\"%s\" cannot be started on host %s: %s", program, r->link->host->name,
                strchr(program, '/') ? "there is no such file, or its interpreter is missing" : "no such program in PATH");
     else
-        report(l, "\"%s\" cannot be started on host %s: %s", program, r->link->host->name, strerror(error));
+        report(l, "\"%s\" cannot be started on host %s: %s%s", program, r->link->host->name, strerror(error), out_start_hint(error));
 }
 
 void report_rank_end(struct launcher *l, int rank, enum run_end end, int value, const uno_end *seen)

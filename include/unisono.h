@@ -50,7 +50,7 @@ typedef enum uno_err {
     UNO_ERR_PLAN = 6,        /* a plan was refuted */
     UNO_ERR_UNSUPPORTED = 7, /* known, but not offered here; the sentence says by what */
     UNO_ERR_TRUNCATED = 8,   /* a message was longer than the receive buffer */
-    UNO_ERR_IN_PROGRESS = 9, /* not finished yet (uno_request_test, uno_stream_query, ...) */
+    UNO_ERR_IN_PROGRESS = 9, /* not finished yet (uno_test, uno_stream_query, ...) */
     /* a peer */
     UNO_ERR_PEER_DEAD = 20,    /* a rank ended while others needed it */
     UNO_ERR_UNREACHABLE = 21,  /* no path to a rank */

@@ -47,16 +47,21 @@ uno_err uno_comm_init_all(uno_comm **comms, int n, const uno_config *config)
     return join_all(comms, n, config);
 }
 
-static uno_err split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config, const void *call_site)
+static uno_err inside_group(const char *call)
+{
+    return err_set(UNO_ERR_USAGE, "%s inside a group: it needs answers of other ranks at once; call it after uno_group_end", call);
+}
+
+static uno_err split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config, const char *call, const void *call_site)
 {
     TRY(comm_enter(comm));
     uno_err err;
     if (!newcomm)
-        err = err_set(UNO_ERR_ARG, "uno_comm_split: newcomm is NULL");
+        err = err_set(UNO_ERR_ARG, "%s: newcomm is NULL", call);
     else if (color < 0 && color != UNO_NO_COLOR)
         err = err_set(UNO_ERR_ARG, "uno_comm_split: color %d is negative and not UNO_NO_COLOR", color);
     else if (group_open())
-        err = err_set(UNO_ERR_USAGE, "uno_comm_split inside a group");
+        err = inside_group(call);
     else
         err = join_split(comm, color, key, config, call_site, newcomm);
     return comm_leave(comm, err);
@@ -64,12 +69,12 @@ static uno_err split(uno_comm *comm, int color, int key, uno_comm **newcomm, con
 
 uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm, const uno_config *config)
 {
-    return split(comm, color, key, newcomm, config, __builtin_return_address(0));
+    return split(comm, color, key, newcomm, config, __func__, __builtin_return_address(0));
 }
 
 uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config)
 {
-    return split(comm, 0, 0, newcomm, config, __builtin_return_address(0));
+    return split(comm, 0, 0, newcomm, config, __func__, __builtin_return_address(0));
 }
 
 uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_comm **newcomm, const uno_config *config)
@@ -79,7 +84,7 @@ uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_co
     if (!newcomm || (!exclude && nexclude > 0) || nexclude < 0)
         err = err_set(UNO_ERR_ARG, "uno_comm_shrink: %s", !newcomm ? "newcomm is NULL" : nexclude < 0 ? "nexclude is negative" : "exclude is NULL");
     else if (group_open())
-        err = err_set(UNO_ERR_USAGE, "uno_comm_shrink inside a group");
+        err = inside_group("uno_comm_shrink");
     else
         err = comm_shrink(comm, exclude, nexclude, config, newcomm);
     return comm_leave(comm, err);

@@ -439,8 +439,9 @@ class Words(unittest.TestCase):
         self.assertIn(words, err)
 
     def test_refused(self):
-        self.refused("at least 1", "-n", "0", "--", "true")
-        self.refused("at least 1", "-n", "four", "--", "true")
+        for number in "0", "four", "99999999999", "65537":
+            self.refused(f"-n {number}: legal is a number of ranks from 1 to 65536", "-n", number, "--", "true")
+        self.refused("more than 65536 ranks", "--hosts", "a:65536,b:1", "--", "true")
         self.refused("how many ranks", "--", "true")
         self.refused("which program", "-n", "2")
         self.refused("did you mean --bind", "-n", "2", "--bnd", "core", "--", "true")

@@ -54,11 +54,34 @@ static void deadlines_that_are_none(void **state)
     }
 }
 
+/* What needs an answer of others at once is not noted, and says which call it was. */
+static void not_in_groups(void **state)
+{
+    (void)state;
+    uno_comm *comm;
+    assert_int_equal(uno_comm_init_all(comms, 1, NULL), UNO_OK);
+    assert_int_equal(uno_comm_dup(comms[0], NULL, NULL), UNO_ERR_ARG);
+    assert_non_null(strstr(uno_last_error(NULL), "uno_comm_dup: newcomm is NULL"));
+    assert_int_equal(uno_group_start(), UNO_OK);
+    static const char *const names[] = {"uno_comm_split inside a group", "uno_comm_dup inside a group", "uno_comm_shrink inside a group"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(i == 0   ? uno_comm_split(comms[0], 0, 0, &comm, NULL)
+                         : i == 1 ? uno_comm_dup(comms[0], &comm, NULL)
+                                  : uno_comm_shrink(comms[0], NULL, 0, &comm, NULL),
+                         UNO_ERR_USAGE);
+        assert_non_null(strstr(uno_last_error(NULL), names[i]));
+        assert_non_null(strstr(uno_last_error(NULL), "call it after uno_group_end"));
+    }
+    assert_int_equal(uno_group_end(), UNO_OK);
+    assert_int_equal(uno_comm_destroy(comms[0]), UNO_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_beyond_all_bounds),
         cmocka_unit_test(deadlines_that_are_none),
+        cmocka_unit_test(not_in_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
