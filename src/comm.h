@@ -420,6 +420,7 @@ uno_err comm_split_gather(uno_comm *comm, const void *mine, void *all, size_t by
 
 /* ---- job_events.c: what is heard of processes, told to communicators ------------------------------------------------------ */
 uno_err job_watch(uno_comm *comm);                   /* start the steward of its job */
+void job_watch_if_possible(uno_comm *comm);           /* where no other process is watched: without a steward all works, and nothing is said */
 void job_on_control(void *job, int from, const void *data, size_t bytes);                   /* net's callbacks */
 void job_on_down(void *job, int from, enum net_down how, const char *text);
 

@@ -150,3 +150,9 @@ uno_err job_watch(uno_comm *c)
                                 .on_ended = on_ended, .on_tick = on_tick, .arg = c->job};
     return watch_start(&opt, &c->job->watch);
 }
+
+void job_watch_if_possible(uno_comm *c)
+{
+    if (job_watch(c) != UNO_OK)
+        LOG(LOG_INFO, LOG_INIT, "nobody will say why operations do not go on: %s", err_text());
+}

@@ -407,6 +407,8 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     }
     if (err == UNO_OK && nranks > 1)
         err = job_watch(j.comm);
+    else if (err == UNO_OK)
+        job_watch_if_possible(j.comm); /* a receive from oneself may have no send */
     if (j.met && nranks > 1)
         err = agree(&j, err);
     if (err == UNO_OK && lowest_of_host(&j))

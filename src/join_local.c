@@ -66,8 +66,8 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
         if (err == UNO_OK)
             err = comm_assemble(c);
     }
-    if (err == UNO_OK && n > 1 && job_watch(comms[0]) != UNO_OK)
-        LOG(LOG_INFO, LOG_INIT, "nobody will say why operations do not go on: %s", err_text());
+    if (err == UNO_OK)
+        job_watch_if_possible(comms[0]);
     pthread_mutex_lock(&job->lock);
     bool unused = --job->refs == 0;
     pthread_mutex_unlock(&job->lock);
