@@ -373,6 +373,8 @@ static const struct topo *find_paths(struct model *m, const struct fact *xml)
     bool good = t->gpu_count > 0 && !g->full;
     if (good)
         settle(m, g, t);
+    else if (g->full)
+        model_note(m, "%s: its paths were not looked for: it has more than %d GPUs, %d network ports or %d switches", xml->file, TOPO_GPUS, TOPO_NETS, NODES);
     free(g);
     return good ? t : NULL;
 }

@@ -152,6 +152,14 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         return false;
     if (c->matrix && c->matrix->by_busid && !*c->matrix->kind) /* coherency, atomics, ... */
         return is_busid(skip_blanks(s), strcspn(skip_blanks(s), " "));
+    struct span device;
+    if (begins(skip_blanks(s), "NIC") && scan(s, "NIC%d: %w", &gpu, &device)) { /* the legend of nvidia-smi */
+        struct fact f = fact_at(l, F_NIC_CALLED);
+        f.name = model_say(m, "NIC%d", (int)gpu);
+        f.value = model_string(m, device.p, device.n);
+        model_add(m, &f);
+        return true;
+    }
     if (scan(s, "GPU[%d]%*Numa Node: %d", &gpu, &node)) {
         struct fact f = fact_at(l, F_CPU_OF);
         f.name = model_say(m, "GPU%d", (int)gpu);

@@ -117,6 +117,15 @@ static struct report_pair amd_pair(struct model *m, const struct fact *c)
     return p;
 }
 
+/* "NIC0" is "mlx5_0" by the legend below the table. */
+static const char *card_called(const struct model *m, const struct fact *c)
+{
+    EACH_FACT(m, F_NIC_CALLED, n)
+        if (same_text(n->name, c->value) && same_text(n->host, c->host) && n->file == c->file)
+            return n->value;
+    return c->value;
+}
+
 static struct report *from_table(struct model *m, const char *host, const char *file)
 {
     struct names gpus = {0};
@@ -141,7 +150,7 @@ static struct report *from_table(struct model *m, const char *host, const char *
         if (is_gpu(c->value) && names_index(&gpus, c->name) < names_index(&gpus, c->value))
             r->pairs[r->pair_count++] = type ? amd_pair(m, c) : nvidia_pair(m, c);
         if (!is_gpu(c->value))
-            r->cards[r->card_count++] = (struct report_card){.gpu = c->name, .card = c->value, .word = same_text(c->extra, "NODE") ? "PHB" : c->extra,
+            r->cards[r->card_count++] = (struct report_card){.gpu = c->name, .card = card_called(m, c), .word = same_text(c->extra, "NODE") ? "PHB" : c->extra,
                                                              .gpudirect = begins(c->extra, "PIX") || begins(c->extra, "PXB") ? NOT_TOLD : TOLD_NO};
     }
     /* The nearest by word: PIX before PXB before the rest. */

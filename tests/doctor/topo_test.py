@@ -130,6 +130,12 @@ class Files(unittest.TestCase):
         self.assertIn("no NVLinks in it", reports[0]["what"])
         self.assertEqual(findings, [])
 
+    def test_a_machine_that_is_too_large_is_said(self):
+        gpus = "".join('<pci busid="00%02x:01:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="%d" sm="90" rank="%d" gdr="1"/></pci>' % (k, k, k) for k in range(80))
+        p = subprocess.run([UNISONO, "doctor", "--check-nccl", "-"], input='<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">%s</cpu></system>' % gpus,
+                           capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("more than 72 GPUs", p.stdout)
+
     def test_nvswitches(self):
         def gpu(k):
             links = "".join('<nvlink target="0000:%02x:00.0" count="3" tclass="0x068000"/>' % (0xc0 + s) for s in range(6))
@@ -187,6 +193,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(reports), 2)  # a host each
         self.assertEqual((reports[0]["pairs"][0]["path"], reports[0]["pairs"][0]["over"]), ("NVL", "12 NVLinks"))
         self.assertEqual([(c["gpu"], c["card"], c["path"]) for c in reports[0]["cards"] if c["takes"]], [("GPU0", "mlx5_0", "PXB"), ("GPU1", "mlx5_1", "PXB")])
+
+    def test_cards_have_the_names_of_the_legend(self):
+        reports, findings = check(os.path.join(CASES, "..", "healthy", "machine.txt"))
+        self.assertEqual([(c["gpu"], c["card"], c["path"]) for c in reports[0]["cards"] if c["takes"]],
+                         [("GPU0", "mlx5_0", "PIX"), ("GPU1", "mlx5_0", "PIX"), ("GPU2", "mlx5_1", "PIX"), ("GPU3", "mlx5_1", "PIX")])
+        self.assertEqual(({p["over"] for p in reports[0]["pairs"]}, findings), ({"18 NVLinks"}, []))
 
     def test_amd_smi(self):
         ids = ["0000:0c:00.0", "0000:22:00.0", "0000:38:00.0"]
