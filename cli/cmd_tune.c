@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "output.h"
+#include "perf.h"
 #include "tune.h"
 #include "unisono_plan.h"
 
@@ -17,7 +18,8 @@ static void usage(void)
     printf("usage: unisono tune [--show | --dry-run] [--json]\n\n"
            "Measures in a few seconds what things cost on this machine: handing over, copies and sums of short and long messages, reads of\n"
            "other processes' memory, the scheduler, a step of the library; and keeps it in a file, from which rank 0 of later jobs takes what\n"
-           "all ranks choose algorithms by. Measure while nothing else runs.\n\n"
+           "all ranks choose algorithms by. Measure while nothing else runs. Started as ranks on several hosts, as by `unisono run --hosts A,B\n"
+           "-- unisono tune`, it measures also between rank 0's host and another one, and keeps it on rank 0's.\n\n"
            "      --show     show the costs that count now, and where they come from; measure nothing\n"
            "      --dry-run  measure and show, keep nothing\n"
            "      --json     as JSON\n\n"
@@ -58,6 +60,10 @@ static uno_err take_over(uno_costs *costs, const struct tuned *t)
         err = set(costs, single[i].name, single[i].ps);
     for (size_t i = 0; i < sizeof classes / sizeof classes[0] && err == UNO_OK; i++)
         err = set_classes(costs, classes[i].kind, classes[i].ps);
+    if (err == UNO_OK && t->net_latency_ps)
+        err = set(costs, "net_latency_ps", t->net_latency_ps);
+    if (err == UNO_OK && t->net_ps_per_kb)
+        err = set(costs, "net_ps_per_kb", t->net_ps_per_kb);
     return err;
 }
 
@@ -122,8 +128,17 @@ static int measure(uno_costs *costs, const struct asked *a)
     if (!a->dry_run && !uno_costs_path(costs)[0])
         return out_error("tune", "there is no place for what is measured: UNISONO_COSTS is none, or neither XDG_CACHE_HOME nor HOME is set; "
                                  "--dry-run only shows it");
+    struct tuned net = {0};
+    int rank = 0;
+    bool launched = perf_has_launcher();
+    if (launched && !tune_net(&net, &rank)) /* rank 0's machine is measured while the others have ended */
+        return CLI_ERROR;
+    if (rank != 0)
+        return CLI_GOOD;
     if (!tune_measure(&tuned))
         return CLI_ERROR;
+    tuned.net_latency_ps = net.net_latency_ps;
+    tuned.net_ps_per_kb = net.net_ps_per_kb;
     if (take_over(costs, &tuned) != UNO_OK || (!a->dry_run && uno_costs_save(costs) != UNO_OK))
         return out_error("tune", "%s", uno_plan_last_error());
     snprintf(source, sizeof source, "%s%s", a->dry_run ? "measured now and not kept" : "measured now and kept in ",

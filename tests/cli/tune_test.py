@@ -79,8 +79,18 @@ def differing_files(path, folder):
     assert [s.split(",")[0] for s in said[1]] == [s.split(",")[0] for s in re.findall(r"predicted [^;]*", alone)], (said[1], alone)
 
 
+def between_hosts(folder):
+    """Two ranks whose hosts have two names talk over TCP: rank 0 measures that, too, and alone speaks."""
+    script = 'UNISONO_HOST=host$UNISONO_RANK exec "%s" tune --dry-run --json' % UNISONO
+    out, _ = run([UNISONO, "run", "-n", "2", "--", "sh", "-c", script], {"XDG_CACHE_HOME": folder})
+    costs = json.loads(out)["costs_ps"]
+    assert costs["net_latency_ps"] != 6000000 and costs["net_ps_per_kb"] != 800000, costs
+    assert costs["shm_latency_ps"] < costs["net_latency_ps"] < 10 ** 10 and 1000 < costs["net_ps_per_kb"] < 10 ** 8, costs
+
+
 with tempfile.TemporaryDirectory() as where:
     written = measured_and_kept(where)
     not_followed(written, where)
     refusals(where)
     differing_files(written, where)
+    between_hosts(where)
