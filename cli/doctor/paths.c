@@ -207,7 +207,8 @@ static void add_net(struct graph *g, struct model *m, struct topo *t, const stru
     struct topo_net *k = &t->nets[t->net_count];
     *k = n ? (struct topo_net){.name = n->name, .busid = n->extra, .mbit = n->a, .dev = n->dev, .port = (int)n->b, .numa = (int)n->d, .gdr = n->c != 0}
            : (struct topo_net){.name = g->nodes[card].busid, .busid = g->nodes[card].busid, .dev = t->net_count, .numa = g->nodes[card].numa};
-    k->slot_gbs = card >= 0 && g->nodes[card].pci && g->nodes[card].kind == NODE_CARD ? slot_gbs(g->nodes[card].pci) : 0;
+    const struct fact *pci = card >= 0 && g->nodes[card].kind == NODE_CARD ? g->nodes[card].pci : NULL;
+    k->slot_gbs = pci && *pci->extra && pci->a > 0 ? slot_gbs(pci) : 0;
     int node = node_add(g, NODE_NET, "", k->numa);
     g->nodes[node].at = t->net_count++;
     if (card >= 0) /* the port itself has no share in the kind of path; its speed does */
