@@ -24,6 +24,7 @@ def run(args, status=0, name=None, env=None, timeout=120):
     """Run `unisono perf ARGS`, or under another name; returns (stdout, stderr)."""
     environment = {k: v for k, v in os.environ.items()
                    if not re.match(r"(UNISONO_|NCCL_|RCCL_|OMPI_|PMI|SLURM_|RANK$|WORLD_SIZE$)", k)}
+    environment["UNISONO_COSTS"] = "none"  # not those of this machine
     environment.update(env or {})
     with tempfile.TemporaryDirectory() as folder:
         command = [UNISONO, "perf"]
