@@ -24,9 +24,12 @@
 static void send_signal(struct launcher *l, int sig)
 {
     uint32_t word = (uint32_t)sig;
-    for (int i = 0; i < l->nlinks; i++)
+    for (int i = 0; i < l->nlinks; i++) {
         if (!l->links[i].closed)
             wire_send(&l->links[i].wire, FRAME_SIGNAL, &word, sizeof word, NULL, 0);
+        if (l->links[i].pid > 0 && sig != SIGSTOP)
+            kill(l->links[i].pid, SIGCONT); /* an agent that somebody has stopped could not pass it on */
+    }
 }
 
 static void kill_job(struct launcher *l)
@@ -398,7 +401,7 @@ static void walk(struct launcher *l)
     if (l->out.broken && !l->failed)
         on_no_output(l);
     if (l->told && l->status == 128 + l->told)
-        report(l, "ended by SIG%s; no rank is left", sigabbrev_np(l->told));
+        report(l, "ended by SIG%s%s", sigabbrev_np(l->told), finished(l) ? "; no rank is left" : "");
 }
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */

@@ -313,7 +313,8 @@ UNO_API uno_err uno_wait_until(uno_request **request, double timeout_s, uno_stat
 UNO_API uno_err uno_op_create_premulsum(uno_op *op, const void *scalar, uno_type type, uno_comm *comm) UNO_MUST_CHECK;
 UNO_API uno_err uno_op_destroy(uno_op op, uno_comm *comm);
 /* Allocate memory that other ranks of this host can map: collectives on it avoid copies. Zeroed, page-aligned.
- * bytes 0 gives NULL. Free with uno_mem_free only; the communicators that used it may already be gone. */
+ * bytes 0 gives NULL. Free with uno_mem_free only; the communicators that used it may already be gone. Errors, with *ptr NULL:
+ * UNO_ERR_MEMORY: no room, or more than the host has. UNO_ERR_SYSTEM: a limit of the process (descriptors, file sizes); the sentence says which. */
 UNO_API uno_err uno_mem_alloc(void **ptr, size_t bytes) UNO_MUST_CHECK;
 UNO_API uno_err uno_mem_free(void *ptr);
 

@@ -473,7 +473,7 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
 uno_err comm_check(const uno_comm *c)
 {
     if (!c || c->magic != COMM_MAGIC)
-        return err_set(UNO_ERR_ARG, "comm is %s", c ? "not a communicator (destroyed?)" : "NULL");
+        return err_set(UNO_ERR_ARG, "the call needs a communicator, and comm is %s", c ? "none (destroyed?)" : "NULL (did making it fail?)");
     if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "this communicator was made before fork() and is used in a forked child; join again there");
     return UNO_OK;
@@ -484,9 +484,9 @@ uno_err comm_enter_failed(uno_comm *c)
     TRY(comm_check(c));
     TRY(interrupt_check());
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
-    if (atomic_load(&c->finalized)) {
-        return comm_leave(c, err_set(UNO_ERR_USAGE, "the communicator was finalized"));
-    }
+    if (atomic_load(&c->finalized))
+        return comm_leave(c, err_set(UNO_ERR_USAGE, "rank %d: this communicator was finalized; what is legal now is uno_comm_destroy, "
+                                     "uno_last_error and the queries of rank, size and errors", c->rank));
     return UNO_OK;
 }
 

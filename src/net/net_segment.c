@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define PAGE 4096u
@@ -53,10 +54,19 @@ size_t net_segment_rounded(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* The kernel gives any size, and ends the process when it is used. */
+static bool beyond_memory(size_t bytes)
+{
+    struct sysinfo s;
+    return sysinfo(&s) == 0 && (double)bytes > ((double)s.totalram + (double)s.totalswap) * s.mem_unit;
+}
+
 /* The last page of the memfd proves which segment it is; users never see it. */
 static uno_err make_memfd(struct net_segment *s, size_t bytes, const char *name)
 {
     size_t total = net_segment_rounded(bytes) + PAGE;
+    if (beyond_memory(total))
+        return err_set(UNO_ERR_MEMORY, "no shared memory of %zu bytes: they are more than this host's memory and swap", bytes);
     int fd = fault_hit("memfd") ? (errno = EMFILE, -1) : fd_above_standard(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return err_sys("no shared memory of %zu bytes: memfd_create", bytes);

@@ -362,6 +362,16 @@ class Signals(unittest.TestCase):
         _, err = p.communicate(timeout=LIMIT)
         self.assertEqual((p.returncode, err), (0, ""))  # it ended in order
 
+    def test_agent_stopped(self):
+        mark = Mark()
+        p = start("-n", "2", "--", "sleep", mark.word)
+        mark.there(2 + 2)
+        os.kill(agents(p.pid)[0], signal.SIGSTOP)
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=LIMIT)
+        self.assertEqual((p.returncode, err), (143, "unisono run: ended by SIGTERM; no rank is left\n"))
+        mark.gone()
+
     def test_launcher_stopped_over_the_end(self):
         mark = Mark()
         p = start("-n", "2", "--", "sh", "-c", "sleep %s; echo last words" % mark.word)

@@ -54,6 +54,34 @@ static void deadlines_that_are_none(void **state)
     }
 }
 
+/* More than there is would be had, and end the process that writes there. */
+static void memory_that_no_host_has(void **state)
+{
+    (void)state;
+#if SIZE_MAX > UINT32_MAX
+    void *memory = comms;
+    assert_int_equal(uno_mem_alloc(&memory, (size_t)1 << 46), UNO_ERR_MEMORY);
+    assert_null(memory);
+    assert_non_null(strstr(uno_last_error(NULL), "70368744177664 bytes: they are more than this host's memory and swap"));
+#else
+    skip();
+#endif
+}
+
+/* A finalized communicator tells what may still be done with it, none that one is needed. */
+static void no_communicator_any_more(void **state)
+{
+    (void)state;
+    int x = 1;
+    assert_int_equal(uno_comm_init_all(comms, 1, NULL), UNO_OK);
+    assert_int_equal(uno_comm_finalize(comms[0]), UNO_OK);
+    assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_INT32, UNO_SUM, comms[0], NULL), UNO_ERR_USAGE);
+    assert_non_null(strstr(uno_last_error(comms[0]), "rank 0: this communicator was finalized; what is legal now is uno_comm_destroy"));
+    assert_int_equal(uno_comm_destroy(comms[0]), UNO_OK);
+    assert_int_equal(uno_all_reduce(&x, &x, 1, UNO_INT32, UNO_SUM, NULL, NULL), UNO_ERR_ARG);
+    assert_non_null(strstr(uno_last_error(NULL), "needs a communicator, and comm is NULL"));
+}
+
 /* What needs an answer of others at once is not noted, and says which call it was. */
 static void not_in_groups(void **state)
 {
@@ -82,6 +110,8 @@ int main(void)
         cmocka_unit_test(arguments_beyond_all_bounds),
         cmocka_unit_test(deadlines_that_are_none),
         cmocka_unit_test(not_in_groups),
+        cmocka_unit_test(memory_that_no_host_has),
+        cmocka_unit_test(no_communicator_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
