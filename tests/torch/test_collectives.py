@@ -8,7 +8,7 @@ from ranks import run
 
 SUMMED = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
           torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64, torch.complex128]
-MOVED = SUMMED + [torch.complex32, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu]
+MOVED = SUMMED + [getattr(torch, name) for name in ("complex32", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu") if hasattr(torch, name)]
 LAYOUTS = ["plain", "strided", "transposed", "empty", "scalar"]
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors say where in whose Python program it happened, without the help of the rank that is missing."""
+import builtins
 import ctypes
+import pathlib
 import re
 import sys
 import time
@@ -89,3 +91,16 @@ def test_missing_rank_is_found_in_its_program(how, monkeypatch):
     assert found, text
     number = int(found[1])
     assert 0 <= number - how.__code__.co_firstlineno <= 3, text
+
+
+def test_classes_of_errors():
+    """Each code of the header has its class; all are torch's error, and Python's own where it has a word for it."""
+    header = (pathlib.Path(__file__).resolve().parents[2] / "include" / "unisono.h").read_text(encoding="utf-8")
+    codes = {name: int(number) for name, number in re.findall(r"UNO_ERR_(\w+) = (\d+)", header)}
+    errors = unisono.torch
+    special = {"ARG": errors.ArgumentError, "TYPE": errors.ArgumentError, "PEER_DEAD": errors.PeerDeadError, "UNREACHABLE": errors.PeerDeadError,
+               "MISMATCH": errors.MismatchError, "TIMEOUT": errors.TimeoutError, "ABORTED": errors.AbortedError, "EXCLUDED": errors.ExcludedError}
+    assert errors.errors.BY_CODE == {0: errors.UnisonoError, **{codes[name]: kind for name, kind in special.items()}}
+    for kind, also in ((errors.ArgumentError, ValueError), (errors.PeerDeadError, ConnectionError), (errors.TimeoutError, builtins.TimeoutError),
+                       (errors.MismatchError, RuntimeError), (errors.AbortedError, RuntimeError), (errors.ExcludedError, RuntimeError)):
+        assert issubclass(kind, (errors.UnisonoError,)) and issubclass(kind, dist.DistBackendError) and issubclass(kind, also), kind
