@@ -71,7 +71,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
              },
              py::arg("store"), py::arg("ranks"), py::call_guard<py::gil_scoped_release>())
         .def("shrink",
-             [](unisono::Backend &self, const std::vector<int64_t> &exclude) -> Made { return self.shrink(exclude, 0, nullptr); },
-             py::arg("ranks_to_exclude"), py::call_guard<py::gil_scoped_release>());
+             [](unisono::Backend &self, const std::vector<int64_t> &exclude, int flags, const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+                 -> Made { return self.shrink(exclude, flags, c10::dynamic_intrusive_pointer_cast<unisono::GroupOptions>(opts)); },
+             py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0, py::arg("opts") = py::none(), py::call_guard<py::gil_scoped_release>());
     unisono::watch_signals();
 }

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import unisono.torch
 
 folder = sys.argv[1]
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others when one has died, and may be quicker than a busy machine lets us write
 dist.init_process_group("unisono")
 rank, checkpoint = dist.get_rank(), os.path.join(folder, "checkpoint")
 state = torch.load(checkpoint) if os.path.exists(checkpoint) else {"step": 0, "sum": torch.zeros(1)}

@@ -245,6 +245,24 @@ def test_split_and_shrink():
     run(3, shapes)
 
 
+def fewer(rank, size):
+    """torch's own shrink_group: the group of those that go on is the default group then."""
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os._exit(0)
+    dist.shrink_group([1])
+    tensor = torch.full((2,), float(rank))
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((2,), 2.0))
+    assert dist.get_world_size() == 2 and dist.get_rank() == rank // 2 and dist.get_backend() == "unisono"
+    dist.barrier()
+
+
+@pytest.mark.skipif(not hasattr(dist, "shrink_group"), reason="this torch has no shrink_group")
+def test_shrink_group():
+    run(3, fewer, may_die=(1,))
+
+
 # ---- errors
 
 def monitored(rank, size):

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs: a death under torchrun, and another torch than the extension was built for."""
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+
+import unisono
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -29,6 +33,14 @@ def test_death_under_torchrun():
     assert float(told.split()[0]) - killed < 1.0, told
     assert text.count("begins at step 0") == 2 and text.count("begins at step 3") == 2, text
     assert text.count("ends with 12.0") == 2, text
+
+
+def test_missing_library(tmp_path):
+    shutil.copytree(pathlib.Path(unisono.__file__).parent, tmp_path / "unisono")
+    shutil.rmtree(tmp_path / "unisono" / "lib")
+    env = dict(os.environ, PYTHONPATH=str(tmp_path))
+    status, text = finish([sys.executable, "-c", "import unisono.torch"], env=env)
+    assert status != 0 and "ImportError: unisono.torch: the extension cannot be loaded: libunisono.so.0: cannot open shared object file" in text, text
 
 
 def test_another_torch():
