@@ -202,17 +202,10 @@ static bool gpus(struct model *m, struct system_state *st, const struct line *l,
     return false;
 }
 
-static bool answers(struct model *m, struct system_state *st, const struct line *l, const char *s)
+/* ulimit -a of bash, zsh and dash; /proc/PID/limits. */
+static bool limits(struct model *m, const struct line *l, const char *s)
 {
     struct span v;
-    int64_t kib;
-    if (has(st->command, "systemctl is-active") && scan(st->command, "is-active %w", &v)) {
-        struct fact f = fact_at(l, F_SERVICE);
-        f.name = keep(m, v);
-        f.value = model_words(m, s);
-        st->command[0] = 0;
-        return add(m, f);
-    }
     if (scan(s, "max locked memory %*) %w", &v) || (has(s, "Max locked memory") && scan(s, "Max locked memory %w", &v))) {
         struct fact f = fact_at(l, F_LIMIT);
         f.name = "memlock";
@@ -228,6 +221,20 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
             f.a = span_is(v, "unlimited") ? -1 : strtoll(v.p, NULL, 10);
             return add(m, f);
         }
+    return false;
+}
+
+static bool answers(struct model *m, struct system_state *st, const struct line *l, const char *s)
+{
+    struct span v;
+    int64_t kib;
+    if (has(st->command, "systemctl is-active") && scan(st->command, "is-active %w", &v)) {
+        struct fact f = fact_at(l, F_SERVICE);
+        f.name = keep(m, v);
+        f.value = model_words(m, s);
+        st->command[0] = 0;
+        return add(m, f);
+    }
     /* "$(hostname) $(ulimit -l)" of several hosts */
     if (has(st->command, "ulimit -l")) {
         size_t n = strcspn(s, " \t");
@@ -298,7 +305,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         return false; /* the command itself may say how a job is started */
     }
     return lspci(m, st, l, s) || gpus(m, st, l, s) || network_answers(m, st, l, s) ||
-           speeds(m, st, l, s) || answers(m, st, l, s) || ip_addr(m, l, s) || hosts_file(m, st, l, s);
+           speeds(m, st, l, s) || limits(m, l, s) || answers(m, st, l, s) || ip_addr(m, l, s) || hosts_file(m, st, l, s);
 }
 
 static void end(struct model *m, struct context *c, const char *file)
