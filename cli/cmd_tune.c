@@ -52,7 +52,7 @@ static uno_err set_classes(uno_costs *costs, const char *kind, const uint64_t *p
 static uno_err take_over(uno_costs *costs, const struct tuned *t)
 {
     const struct { const char *name; uint64_t ps; } single[] = {
-        {"shm_latency_ps", t->latency_ps}, {"step_ps", t->step_ps}, {"switch_ps", t->switch_ps}};
+        {"shm_latency_ps", t->latency_ps}, {"step_ps", t->step_ps}, {"small_ps", t->small_ps}, {"switch_ps", t->switch_ps}};
     const struct { const char *kind; const uint64_t *ps; } classes[] = {
         {"shm", t->shm}, {"reduce", t->sum}, {"read", t->read}, {"map", t->map}};
     uno_err err = UNO_OK;

@@ -8,7 +8,7 @@
 
 enum { TUNE_CLASSES = 4 };  /* as in src/topo/costs.def */
 struct tuned {
-    uint64_t latency_ps, step_ps, switch_ps;
+    uint64_t latency_ps, step_ps, small_ps, switch_ps;
     uint64_t shm[TUNE_CLASSES], sum[TUNE_CLASSES], read[TUNE_CLASSES], map[TUNE_CLASSES]; /* ps a KB; 0 = not possible */
     uint64_t net_latency_ps, net_ps_per_kb; /* 0 = not measured */
     char note[256];         /* what could not be measured, and why; "" = nothing */

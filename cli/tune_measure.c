@@ -205,24 +205,24 @@ static void measure_bytes(struct side *s, struct tuned *t)
 
 /* ---- the library --------------------------------------------------------------------------------------------------- */
 
-/* One tiled all-reduce of 8 bytes is a hand-over and two steps. */
-static bool measure_step(struct side *s, uint64_t latency_ps, uint64_t *step_ps)
+/* The least time of an all-reduce of 8 bytes, by lines or by slots; 0: it failed. */
+static double all_reduce_ps(struct side *s, bool small)
 {
     enum { CALLS = 20, BATCHES = 2000 };
     float in[2] = {1, 2}, out[2];
+    double best = 1e18;
     uno_config config = UNO_CONFIG_INIT;
+    uno_comm *comm = NULL;
     config.name = "tune";
     setenv("UNISONO_ALGO", "all_reduce:flat", 1);
-    setenv("UNISONO_SMALL", "0", 1);
+    setenv("UNISONO_SMALL", small ? "1" : "0", 1);
     setenv("UNISONO_COSTS", "none", 1);
-    uno_err err = s->me == WRITER ? uno_get_id(&s->page->id) : UNO_OK;
-    if (err != UNO_OK)
+    if (s->me == WRITER && uno_get_id(&s->page->id) != UNO_OK)
         s->page->failed = 1;
     meet(s);
-    uno_comm *comm = NULL;
-    if (s->page->failed || (err = uno_comm_init_rank(&comm, 2, &s->page->id, s->me, &config)) != UNO_OK)
-        return false;
-    double best = 1e18;
+    if (s->page->failed || uno_comm_init_rank(&comm, 2, &s->page->id, s->me, &config) != UNO_OK)
+        return 0;
+    uno_err err = UNO_OK;
     for (int batch = 0; batch < BATCHES && err == UNO_OK; batch++) {
         double start = now_ps();
         for (int i = 0; i < CALLS && err == UNO_OK; i++)
@@ -230,9 +230,23 @@ static bool measure_step(struct side *s, uint64_t latency_ps, uint64_t *step_ps)
         double each = (now_ps() - start) / CALLS;
         best = each < best ? each : best;
     }
-    err = err == UNO_OK ? uno_comm_destroy(comm) : err;
-    *step_ps = best > (double)latency_ps ? (uint64_t)((best - (double)latency_ps) / 2) : 0;
-    return err == UNO_OK;
+    return err == UNO_OK && uno_comm_destroy(comm) == UNO_OK ? best : 0;
+}
+
+static uint64_t beyond(double whole, uint64_t part)
+{
+    return whole > (double)part ? (uint64_t)(whole - (double)part) : 0;
+}
+
+/* By slots it is a hand-over and two steps, by lines a hand-over and the rest of the call. */
+static bool measure_calls(struct side *s, struct tuned *t)
+{
+    double slots = all_reduce_ps(s, false);
+    meet(s);
+    double lines = slots > 0 ? all_reduce_ps(s, true) : 0;
+    t->step_ps = beyond(slots, t->latency_ps) / 2;
+    t->small_ps = beyond(lines, t->latency_ps);
+    return slots > 0 && lines > 0;
 }
 
 /* ---- both sides ----------------------------------------------------------------------------------------------------- */
@@ -257,7 +271,7 @@ static int run_side(struct side *s)
     pin(s, s->cpu[s->me]);
     t.latency_ps = hand_over(s, s->polls ? 100 : 20);
     measure_bytes(s, &t);
-    if (!measure_step(s, t.latency_ps, &t.step_ps))
+    if (!measure_calls(s, &t))
         s->page->failed = 1;
     pin(s, s->cpu[WRITER]);
     s->polls = 0;

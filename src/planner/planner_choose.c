@@ -258,6 +258,15 @@ static void prefer_one_round(const struct planner *p, const struct request *req,
         }
 }
 
+/* Lines: one hand-over, then each other rank's line is read. No tiles, no slots. */
+static void cost_small(const struct planner *p, struct planner_candidate *c)
+{
+    const struct topo_costs *costs = &p->settings.costs;
+    uint64_t hop = planner_hop_ps(&c->kept->load, costs), work = costs->small_ps * (uint64_t)(p->settings.nranks - 1);
+    c->cost_ps = hop + work;
+    c->parts = (struct planner_parts){{[PART_HOPS] = hop, [PART_WORK] = work}};
+}
+
 uno_err planner_propose(struct planner *p, const struct request *req, struct planner_candidates *list)
 {
     *list = (struct planner_candidates){.best = -1};
@@ -283,6 +292,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
         strcmp(planner_algos[list->c[0].algo].name, "flat") == 0 && planner_payload(p, req) <= PLANNER_SMALL_BYTES) {
         list->small = true;
         list->best = 0;
+        cost_small(p, &list->c[0]);
     }
     return UNO_OK;
 }

@@ -212,6 +212,12 @@ const char *const planner_part_words[PLANNER_PARTS] = {
     [PART_LINK] = "bytes over the link between hosts", [PART_RELAYS] = "chunks that are passed on whole, one rank after the other",
     [PART_SLOTS] = "waiting for slots to come back"};
 
+uint64_t planner_hop_ps(const struct plan_load *l, const struct topo_costs *c)
+{
+    uint64_t processors = MAX(1, c->processors);
+    return c->shm_latency_ps + (l->host_ranks > processors ? c->switch_ps * (l->host_ranks - processors) / processors : 0);
+}
+
 uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, int k, uint64_t tile_bytes, uint64_t tiles,
                          struct planner_parts *parts)
 {
@@ -220,9 +226,7 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t host = work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
     uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
     uint64_t work = MAX(rank, host / processors), busiest = MAX(work, link);
-    uint64_t shm_hop = c->shm_latency_ps, net_hop = c->net_latency_ps;
-    if (l->host_ranks > processors)
-        shm_hop += c->switch_ps * (l->host_ranks - processors) / processors;
+    uint64_t shm_hop = planner_hop_ps(l, c), net_hop = c->net_latency_ps;
     uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
     if (l->hops_net)
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));

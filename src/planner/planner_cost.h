@@ -32,6 +32,8 @@ struct planner_parts { uint64_t ps[PLANNER_PARTS]; };
 uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t tile_bytes,
                          uint64_t tiles, struct planner_parts *parts); /* parts: NULL = not asked */
 
+uint64_t planner_hop_ps(const struct plan_load *load, const struct topo_costs *costs); /* one hand-over on the fullest host */
+
 /* What one connection has; as in struct choice. */
 struct planner_slots { int k; uint32_t tile_bytes; uint64_t room_bytes; };
 /* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. costs: those of the request's size. */
