@@ -70,6 +70,14 @@ static uno_err int_member(const struct reader *r, const json_t *object, const ch
     return v ? int_value(r, v, key, min, max, value) : UNO_OK;
 }
 
+/* An optional member; *value is NULL when it is absent. Lives as long as the object. */
+static uno_err text_member(const struct reader *r, const json_t *object, const char *key, const char **value)
+{
+    const json_t *v = json_object_get(object, key);
+    *value = json_string_value(v);
+    return v && !*value ? bad(r, "%s must be a text in quotes", key) : UNO_OK;
+}
+
 static uno_err bool_member(const struct reader *r, const json_t *object, const char *key, bool *value)
 {
     const json_t *v = json_object_get(object, key);
@@ -365,12 +373,15 @@ static uno_err read_head(struct reader *r, const json_t *root)
     if (version != 1)
         return bad(r, "this is not a plan: \"unisono_plan\": 1 is missing");
     TRY(check_keys(r, root, keys, ARRAY_LEN(keys)));
-    const char *name = json_string_value(json_object_get(root, "name"));
-    const char *coll = json_string_value(json_object_get(root, "collective"));
+    const char *name, *coll;
+    TRY(text_member(r, root, "name", &name));
+    TRY(text_member(r, root, "collective", &coll));
     if (!coll)
         return bad(r, "\"collective\" is missing");
     if (coll_parse(coll, &plan->coll) != UNO_OK)
         return err_wrap(UNO_ERR_PARSE, "%.200s", r->where);
+    if (!json_object_get(root, "ranks"))
+        return bad(r, "\"ranks\" is missing");
     plan_set_name(plan, name ? name : "unnamed");
     plan->in_place_ok = plan->out_of_place_ok = true;
     plan->k_claimed = 2;

@@ -137,9 +137,16 @@ static uno_err read_link(struct topo_build *b, json_t *object, size_t index)
 static uno_err read_graph(struct topo_build *b, json_t *root)
 {
     json_t *nodes = json_object_get(root, "nodes"), *links = json_object_get(root, "links"), *item;
+    const char *key;
     size_t i;
     if (json_integer_value(json_object_get(root, "unisono_topology")) != 1)
         return err_set(UNO_ERR_PARSE, "no \"unisono_topology\": 1 in it, so it is not our JSON of this version");
+    json_object_foreach(root, key, item)
+        if (strcmp(key, "unisono_topology") != 0 && strcmp(key, "source") != 0 && strcmp(key, "nodes") != 0 && strcmp(key, "links") != 0)
+            return err_set(UNO_ERR_PARSE, "\"%.40s\" is no key of a topology; see docs/topology-format.md", key);
+    item = json_object_get(root, "source");
+    if (item && !json_is_string(item))
+        return err_set(UNO_ERR_PARSE, "\"source\" is not a string");
     if (!json_is_array(nodes) || json_array_size(nodes) == 0)
         return err_set(UNO_ERR_PARSE, "\"nodes\" is not a list with something in it");
     if (links && !json_is_array(links))

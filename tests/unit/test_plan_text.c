@@ -294,6 +294,10 @@ static void wrong_json_is_named(void **state)
     json_refused("{\"unisono_plan\": 2}", "legal are 1 to 1");
     json_refused(JSON_HEAD "\"program\": []}", "did you mean \"programs\"");
     json_refused(JSON_HEAD "\"programs\": []}", "list of 2 programs");
+    json_refused("{\"unisono_plan\": 1, \"name\": 7, \"collective\": \"barrier\"}", "name must be a text in quotes");
+    json_refused("{\"unisono_plan\": 1, \"collective\": [\"barrier\"]}", "collective must be a text in quotes");
+    json_refused("{\"unisono_plan\": 1, \"name\": \"t\"}", "\"collective\" is missing");
+    json_refused("{\"unisono_plan\": 1, \"collective\": \"barrier\"}", "\"ranks\" is missing");
     json_refused("{\"unisono_plan\": 1, \"collective\": \"all_to_all_v\", \"ranks\": 2, \"parts\": 1}", "never for all_to_all_v");
     json_refused("{\"unisono_plan\": 1, \"collective\": \"all\"}", "is not a collective");
     json_refused(JSON_PLAN("[{\"op\": \"sent\"}]"), "rank 0, lane 0, step 0: unknown op \"sent\"; legal are copy");

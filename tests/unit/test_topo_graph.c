@@ -122,6 +122,8 @@ static void json_refused(void **state)
         {"{\"unisono_topology\": 2, \"nodes\": []}", "not our JSON"},
         {"{\"unisono_topology\": 1, \"nodes\": []}", "something in it"},
         {"{\"unisono_topology\": 1, \"nodes\": [3]}", "not an object"},
+        {"{\"unisono_topology\": 1, \"nodes\": [{\"kind\": \"host\"}], \"link\": []}", "\"link\" is no key of a topology"},
+        {"{\"unisono_topology\": 1, \"nodes\": [{\"kind\": \"host\"}], \"source\": 3}", "\"source\" is not a string"},
         {"{\"unisono_topology\": 1, \"nodes\": [{\"kind\": \"horse\"}]}", "is no kind"},
         {"{\"unisono_topology\": 1, \"nodes\": [{\"kind\": \"core\"}]}", "needs a parent"},
         {"{\"unisono_topology\": 1, \"nodes\": [{\"kind\": \"host\", \"colour\": 1}]}", "not known"},
