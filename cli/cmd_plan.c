@@ -18,6 +18,7 @@ static const char usage[] =
     "       unisono plan make COLLECTIVE --ranks N | --hosts H [options]\n"
     "       unisono plan algos\n"
     "\n"
+    "  FILE    - is standard input\n"
     "  show    print a plan (JSON, see docs/plan-format.md, or MSCCL XML) as text, or convert it\n"
     "  verify  prove each claim of a plan (in place, out of place), with its own slots a connection and with one, or name rank,\n"
     "          lane, step and reason; status 0 = its claims are proved, 1 = one is refuted, 2 = no plan was read;\n"
@@ -115,6 +116,12 @@ static int failed(void)
     return out_error("plan", "%s", uno_plan_last_error());
 }
 
+/* "-": standard input. */
+static const char *file_of(const struct options *o)
+{
+    return strcmp(o->word, "-") == 0 ? "/dev/stdin" : o->word;
+}
+
 /* ---- show ------------------------------------------------------------------------------------------ */
 
 static int print_plan(const uno_plan *plan, const struct options *o)
@@ -132,7 +139,7 @@ static int show(const struct options *o)
     uno_plan *plan;
     if (!o->word)
         return out_error("plan", "show needs a file");
-    if (uno_plan_load(o->word, &plan) != UNO_OK)
+    if (uno_plan_load(file_of(o), &plan) != UNO_OK)
         return failed();
     int status = print_plan(plan, o);
     uno_plan_free(plan);
@@ -270,7 +277,7 @@ static int verify(const struct options *o)
     uno_plan *plan;
     if (!o->word)
         return out_error("plan", "verify needs a file");
-    if (uno_plan_load(o->word, &plan) != UNO_OK)
+    if (uno_plan_load(file_of(o), &plan) != UNO_OK)
         return failed();
     int status = verify_all(plan, o);
     uno_plan_free(plan);

@@ -88,15 +88,15 @@ static int parse_host(struct run_options *opt, char *text)
     if (!hosts)
         return out_error("run", "no memory");
     opt->hosts = hosts;
-    hosts[opt->nhosts++] = (struct run_host){.name = strdup(text), .slots = (int)slots};
-    return 0;
+    hosts[opt->nhosts] = (struct run_host){.name = strdup(text), .slots = (int)slots};
+    return hosts[opt->nhosts++].name ? 0 : out_error("run", "no memory");
 }
 
 static int parse_hosts(struct run_options *opt, const char *list)
 {
     char *copy = strdup(list), *save = NULL;
-    int rc = 0;
-    for (char *word = strtok_r(copy, ",", &save); word && rc == 0; word = strtok_r(NULL, ",", &save))
+    int rc = copy ? 0 : out_error("run", "no memory");
+    for (char *word = copy ? strtok_r(copy, ",", &save) : NULL; word && rc == 0; word = strtok_r(NULL, ",", &save))
         rc = parse_host(opt, word);
     free(copy);
     if (rc == 0 && opt->nhosts == 0)
@@ -191,7 +191,7 @@ static int place_ranks(struct run_options *opt)
             return out_error("run", "no memory");
         opt->nhosts = 1;
         opt->hosts[0] = (struct run_host){.name = strdup(name), .slots = opt->nranks, .n = opt->nranks};
-        return 0;
+        return opt->hosts[0].name ? 0 : out_error("run", "no memory");
     }
     long places = 0;
     for (int i = 0; i < opt->nhosts; i++)

@@ -201,7 +201,8 @@ UNO_API uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude
 /* Finish everything issued here and say goodbye: afterwards only uno_comm_destroy, uno_last_error and queries are legal.
  * Blocks until this rank's operations are done or have failed. Not collective. */
 UNO_API uno_err uno_comm_finalize(uno_comm *comm);
-/* Free the communicator (finalizes it first: what was issued here and nobody meets fails at its deadline). NULL is allowed. */
+/* Free the communicator (finalizes it first: what was issued here and nobody meets fails at its deadline). NULL is allowed.
+ * UNO_OK also when finalizing failed: call uno_comm_finalize before, to know. */
 UNO_API uno_err uno_comm_destroy(uno_comm *comm);
 /* Fail every operation of this communicator on all ranks with UNO_ERR_ABORTED. Any thread, also while another waits in it.
  * The handle stays valid until uno_comm_destroy. */

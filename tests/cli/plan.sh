@@ -28,6 +28,8 @@ expect 2 'did you mean "verify"' verfy
 expect 2 'legal are flat' make all_reduce --ranks 4 --algo circle
 expect 2 'make needs --ranks' make all_reduce
 expect 2 '"2x0" do not hold 1 to 4096 ranks' make all_reduce --hosts 2x0
+"$unisono" plan make all_reduce --ranks 4 --json >"$dir/piped.json"
+expect 0 'proved' verify - <"$dir/piped.json"
 expect 0 '5 ranks' make all_reduce --hosts 2,3 --verify
 expect 2 'is not a collective' make allreduces --ranks 4
 expect 2 'ranks 5000 is not a whole number from 1 to 4096' make all_reduce --ranks 5000
