@@ -49,7 +49,8 @@ struct perf_options {
     double timeout_s;        /* 0 = the library's */
     enum perf_average average;
     enum perf_buffers buffers;
-    bool shared_memory, limit, explain, explain_all, choices, first_look; /* first_look: called without any argument */
+    enum { EXPLAIN_NOT, EXPLAIN_LINE, EXPLAIN_SIZES, EXPLAIN_ALL } explain;
+    bool shared_memory, limit, choices, first_look; /* first_look: called without any argument */
     const char *output_file; /* -J */
     const char *json_file;   /* --json */
     char split_op;           /* & | % /: ranks are split by their process's number; 0 = not */

@@ -245,9 +245,8 @@ static bool parse_option(int id, const char *arg, struct perf_options *o)
     case OPT_JSON:        o->json_file = arg; return true;
     case OPT_LIMIT:       o->limit = true; return true;
     case OPT_EXPLAIN:
-        o->explain = true;
-        o->explain_all = arg && strcmp(arg, "all") == 0;
-        return !arg || o->explain_all || bad(id, arg, "all, or nothing");
+        o->explain = !arg ? EXPLAIN_SIZES : strcmp(arg, "all") == 0 ? EXPLAIN_ALL : strcmp(arg, "line") == 0 ? EXPLAIN_LINE : EXPLAIN_NOT;
+        return o->explain != EXPLAIN_NOT || bad(id, arg, "line, all, or nothing");
     case OPT_SWEEP:
         o->sweep = true;
         return !arg || parse_list(id, arg, 2, o->sweep_ranks, &o->sweep_ranks_count);
@@ -333,7 +332,8 @@ static void set_defaults(struct perf_options *o, bool bare)
                                .iters = 20, .agg_iters = 1, .warmup = 1, .cycles = 1, .check = 1, .op = UNO_SUM,
                                .type = UNO_FLOAT32, .average = AVERAGE_MEAN, .bind = true};
     if (bare) { /* asked for nothing: show what there is to see, quickly */
-        o->first_look = o->limit = o->explain = true;
+        o->first_look = o->limit = true;
+        o->explain = EXPLAIN_LINE;
         o->min_bytes = 8;
         o->max_bytes = 16 << 20;
         o->step_factor = 8;

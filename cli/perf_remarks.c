@@ -151,8 +151,9 @@ static void print_carried(struct report *r)
 
 static void print_explanations(struct report *r)
 {
-    perf_predictions_print(r);
-    if (r->o->explain_all) {
+    if (r->o->explain != EXPLAIN_LINE)
+        perf_predictions_print(r);
+    if (r->o->explain == EXPLAIN_ALL) {
         print_each_explanation(r);
         print_carried(r);
         return;
@@ -183,7 +184,7 @@ void report_remarks(struct report *r)
         print_limits(r);
     if (r->o->choices && r->line_count)
         perf_choices_print(r);
-    if (r->o->explain)
+    if (r->o->explain != EXPLAIN_NOT)
         print_explanations(r);
     if (r->o->memory_report)
         print_memory(r);

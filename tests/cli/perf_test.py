@@ -205,6 +205,7 @@ def case_default():
     out, _ = run(["-b", "8", "-e", "8", "-n", "1"])
     assert re.search(r"^# ranks: [2-4] processes started here", out, re.M), out
     out, _ = run([], timeout=300)
+    assert "predicted and measured" not in out, out
     assert "# limit:" in out and len(rows(out)) == 8, out
     assert len(re.findall(r"^# plans: .*, at 16 MB \S+ .*$", out, re.M)) == 1, out
 
@@ -213,6 +214,9 @@ def case_explain():
     args = ["-b", "8", "-e", "256K", "-f", "8", "-n", "1", "-t", "2"]
     out, _ = run(args + ["--explain"], env={"UNISONO_ALGO": "ring"})
     assert len(re.findall("^# plans: ring", out, re.M)) == 1 and "# from " not in out, out
+    assert "predicted and measured" in out, out
+    out, _ = run(args + ["--explain=line"])
+    assert len(re.findall("^# plans: ", out, re.M)) == 1 and "predicted and measured" not in out, out
     out, _ = run(args + ["--explain", "-d", "all"])  # a line for each walk through the sizes
     assert len(re.findall("^# plans: ", out, re.M)) == 12, out
     out, _ = run(args + ["--explain=all"])
