@@ -219,6 +219,7 @@ static void on_end_signal(struct launcher *l, int sig)
         kill_job(l);
     }
     send_signal(l, sig);
+    send_signal(l, SIGCONT); /* a stopped rank could not end */
 }
 
 static void reap(struct launcher *l)

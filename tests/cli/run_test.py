@@ -372,6 +372,17 @@ class Signals(unittest.TestCase):
         self.assertEqual((p.returncode, err), (143, "unisono run: ended by SIGTERM; no rank is left\n"))
         mark.gone()
 
+    def test_rank_stopped(self):
+        for sig in signal.SIGINT, signal.SIGTERM:
+            mark = Mark()
+            p = start("-n", "2", "--", "sh", "-c", 'test $UNISONO_RANK = 0 || kill -STOP $$; exec sleep "$0"', mark.word)
+            mark.there(2 + 2)
+            wait_for(lambda: any(parent_and_state(rank)[1] == "T" for agent in agents(p.pid) for rank in agents(agent)), "rank 1 to be stopped")
+            p.send_signal(sig)
+            _, err = p.communicate(timeout=LIMIT)
+            self.assertEqual((p.returncode, err), (128 + sig, "unisono run: ended by %s; no rank is left\n" % sig.name))
+            mark.gone()
+
     def test_launcher_stopped_over_the_end(self):
         mark = Mark()
         p = start("-n", "2", "--", "sh", "-c", "sleep %s; echo last words" % mark.word)
