@@ -91,6 +91,29 @@ static int read_folder(struct reading *r, const char *path)
     return found;
 }
 
+/* The user whose jobs left records in path, if that is not this one; -1 = nobody. */
+static int64_t other_user(const char *path)
+{
+    DIR *d = opendir(path);
+    int64_t found = -1, uid;
+    for (struct dirent *e; d && found < 0 && (e = readdir(d));)
+        if (strncmp(e->d_name, "unisono-", 8) == 0 && out_parse_int(e->d_name + 8, 0, UINT32_MAX, &uid) && uid != (int64_t)geteuid())
+            found = uid;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static int none_in(const char *command, const char *path, const char *below)
+{
+    long other = (long)other_user(path);
+    if (other >= 0)
+        return out_error(command, "%s holds no records (*.facts) of this user, only of others; that user and root can read those of user %ld: "
+                         "sudo unisono %s %s/unisono-%ld", path, other, command, path, other);
+    return out_error(command, "%s holds no records (*.facts), and neither does %s: no job has ended badly there with UNISONO_LEDGER_DIR set "
+                     "to it", path, below);
+}
+
 int job_read_files(const char *command, const char *path, uno_jobs *jobs)
 {
     struct reading r = {.command = command, .jobs = jobs};
@@ -103,11 +126,10 @@ int job_read_files(const char *command, const char *path, uno_jobs *jobs)
     }
     char below[4200];
     snprintf(below, sizeof below, "%s/unisono-%u", path, (unsigned)geteuid());
-    int found = read_folder(&r, path), more = read_folder(&r, below);
+    int found = read_folder(&r, path);
     if (found < 0)
         return out_error(command, "%s cannot be read: %s", path, strerror(errno));
-    if (found + (more > 0 ? more : 0) == 0)
-        return out_error(command, "%s holds no records (*.facts), and neither does %s: no job has ended badly there with UNISONO_LEDGER_DIR set "
-                         "to it", path, below);
+    if (read_folder(&r, below) <= 0 && found == 0)
+        return none_in(command, path, below);
     return r.good ? CLI_GOOD : out_error(command, "none of the %d files in %s can be read", r.bad, path);
 }

@@ -188,6 +188,12 @@ static int wrong_pid(const struct job_wanted *w, int pid)
                      pid, p ? p->pw_name : number, p ? p->pw_name : number, w->command, pid);
 }
 
+/* top has nothing to show of what is over. */
+static const char *reader_of_records(const struct job_wanted *w)
+{
+    return strcmp(w->command, "top") == 0 ? "why" : w->command;
+}
+
 static int none_found(const struct job_wanted *w, const struct search *s)
 {
     if (s->wanted_pid && s->wanted_err != UNO_OK && s->wanted_err != UNO_ERR_IN_PROGRESS)
@@ -199,7 +205,7 @@ static int none_found(const struct job_wanted *w, const struct search *s)
         return out_error(w->command, "process %d uses another version of this library, or all its ranks are threads, and no other process of "
                          "this user is in a job; ask with the tool of that version", s->others_version);
     return out_error(w->command, "no process of this user on this host is in a job%s; records of a job that is over are read with `unisono %s DIR` "
-                     "(UNISONO_LEDGER_DIR)", w->name ? " of that name, or in any" : "", w->command);
+                     "(UNISONO_LEDGER_DIR)", w->name ? " of that name, or in any" : "", reader_of_records(w));
 }
 
 /* From now on only the processes of that job are kept, so that no other one is disturbed. */
@@ -245,7 +251,7 @@ int job_find(const struct job_wanted *w, struct job_found *found)
     bool files = w->what && access(w->what, F_OK) == 0;
     if (!files && access("/proc/self", F_OK) != 0)
         return out_error(w->command, "/proc is not mounted here, and without it no process can be found or looked at; `mount -t proc proc /proc` "
-                         "helps, and records of a job that is over can be read (`unisono %s DIR`)", strcmp(w->command, "top") == 0 ? "why" : w->command);
+                         "helps, and records of a job that is over can be read (`unisono %s DIR`)", reader_of_records(w));
     if (!w->what)
         return find_live(w, 0, found);
     if (access(w->what, F_OK) != 0 && w->what[strspn(w->what, "0123456789")] == 0 && w->what[0])

@@ -271,6 +271,8 @@ class Files(unittest.TestCase):
     def test_nothing_there(self):
         self.bad(self.folder, r"holds no records \(\*\.facts\)")
         self.bad(self.folder + "/not-there", r"not-there: No such file or directory; legal is a process id, a file of records, or a folder")
+        os.mkdir(self.folder + "/unisono-%d" % (os.getuid() + 1))
+        self.bad(self.folder, r"holds no records \(\*\.facts\) of this user, only of others; .* sudo unisono why \S*/unisono-%d$" % (os.getuid() + 1))
         os.mkfifo(self.folder + "/pipe")
         self.bad(self.folder + "/pipe", r"pipe: it is no file of records")
 
@@ -317,6 +319,9 @@ class Bad(unittest.TestCase):
             rc, out, err = as_nobody()
             self.assertEqual((rc, out), (2, ""))
             self.assertIn("no process of this user on this host is in a job", err)
+            p = subprocess.run(nobody + [UNISONO, "top", "--once"], capture_output=True, text=True, timeout=LIMIT, check=False)
+            self.assertEqual((p.returncode, p.stdout), (2, ""))
+            self.assertIn("records of a job that is over are read with `unisono why DIR`", p.stderr)
 
     @unittest.skipUnless(os.getuid() == 0 and shutil.which("unshare"), "needs root, to take /proc away")
     def test_without_proc(self):
