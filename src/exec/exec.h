@@ -127,7 +127,7 @@ bool exec_left_lying(const struct exec_op *op);
 void exec_cancel(struct exec_op *op);
 
 /* ---- waiting in three stages (exec_wait.c) ------------------------------------------------------------------------ */
-struct exec_wait { uint32_t polls; uint8_t stage; uint64_t stage_end_ns; uint32_t doze_us, bell; };
+struct exec_wait { uint32_t polls; uint8_t stage; uint64_t stage_end_ns, yielded_ns; uint32_t doze_us, bell; };
 /* Once a process; spin_s < 0 = default. */
 void exec_wait_configure(double spin_s);
 /* After a poll that moved nothing: spin, yield or sleep a little; then the caller polls once more. Sleeping takes two calls:

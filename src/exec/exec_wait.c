@@ -11,6 +11,8 @@ enum { SPIN = EXEC_SPUN, YIELD, ARMED };
 
 #define CROWDED_POLLS 4       /* 4 and 8 ranks on 2 processors at 8 bytes: 4.7 and 11 us, with 192 polls 11 and 28 */
 #define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
+#define STRANGER_NS 1000000   /* a yield of so long went to a program that is none of ours, and ended with its slice of time */
+#define STRANGERS_MOST 4096   /* waits that sleep at once before a yield is tried again */
 #define DOZE_FIRST_US 200
 #define DOZE_MOST_US 20000    /* aborts written by others ring the bell; this bounds what a lost ring costs */
 #define SOCKET_DOZE_NS 1000000 /* a peer on this host cannot ring somebody who sleeps on sockets */
@@ -25,10 +27,54 @@ void exec_wait_configure(double spin_s)
         spin_ns = (uint64_t)(spin_s * 1e9);
 }
 
+/* Other programs want these processors: who yields to them comes back milliseconds later, who sleeps is woken as soon as there is
+ * something to do. How many waits go without yields, and how many more the next time that one is tried in vain. Hints of all threads
+ * of the process; relaxed: a lost count is a wait that yields. */
+static _Atomic uint32_t sleep_at_once, back_off;
+
+static bool strangers_about(void)
+{
+    uint32_t left = atomic_load_explicit(&sleep_at_once, memory_order_relaxed);
+    if (__builtin_expect(left == 0, 1))
+        return false;
+    atomic_store_explicit(&sleep_at_once, left - 1, memory_order_relaxed);
+    return true;
+}
+
+static void learn_from_yield(uint64_t took_ns)
+{
+    uint32_t n = atomic_load_explicit(&back_off, memory_order_relaxed);
+    if (__builtin_expect(took_ns >= STRANGER_NS, 0)) {
+        n = MIN(2 * n + 16, STRANGERS_MOST);
+        atomic_store_explicit(&sleep_at_once, n, memory_order_relaxed);
+    } else if (n == 0) {
+        return;
+    } else {
+        n--;
+    }
+    atomic_store_explicit(&back_off, n, memory_order_relaxed);
+}
+
 static void next_stage(struct exec_wait *w, int stage, uint64_t end_ns)
 {
     w->stage = (uint8_t)stage;
     w->stage_end_ns = end_ns;
+}
+
+static void arm(struct exec_env *env, struct exec_wait *w)
+{
+    next_stage(w, ARMED, 0);
+    w->bell = net_doze_begin(env->region);
+}
+
+static void stop_polling(struct exec_env *env, struct exec_wait *w, uint64_t now, bool may_sleep)
+{
+    if (may_sleep && strangers_about()) {
+        arm(env, w);
+        return;
+    }
+    w->yielded_ns = now;
+    next_stage(w, YIELD, now + YIELD_NS);
 }
 
 static void doze(struct exec_env *env, struct exec_wait *w, uint64_t deadline_ns)
@@ -57,21 +103,22 @@ uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, u
             return UNO_OK;
         uint64_t now = clock_ns();
         if (yield_soon)
-            next_stage(w, YIELD, now + YIELD_NS);
+            stop_polling(env, w, now, may_sleep);
         else if (w->stage_end_ns == 0)
             w->stage_end_ns = now + spin_ns;
         else if (now >= w->stage_end_ns)
-            next_stage(w, YIELD, now + YIELD_NS);
+            stop_polling(env, w, now, may_sleep);
         return env->look(env->look_arg, number, deadline_ns);
     }
     if (w->stage == YIELD) {
         sched_yield();
+        uint64_t now = clock_ns();
+        learn_from_yield(now - w->yielded_ns);
+        w->yielded_ns = now;
         if (w->polls % 16)
             return UNO_OK;
-        if (clock_ns() >= w->stage_end_ns && may_sleep) {
-            next_stage(w, ARMED, 0);
-            w->bell = net_doze_begin(env->region);
-        }
+        if (now >= w->stage_end_ns && may_sleep)
+            arm(env, w);
         return env->look(env->look_arg, number, deadline_ns);
     }
     /* ARMED: the caller has looked once more since net_doze_begin, and nothing moved. */
