@@ -70,8 +70,8 @@ static bool yields_are_lost(void)
     for (int lost = 0; clock_ns() < until;) {
         uint64_t start = clock_ns();
         sched_yield();
-        lost = clock_ns() - start > 1500000 ? lost + 1 : 0;
-        if (lost == 7)
+        lost += clock_ns() - start > 1500000;
+        if (lost == 15)
             return true;
     }
     return false;
