@@ -220,6 +220,7 @@ static void on_end_signal(struct launcher *l, int sig)
     }
     send_signal(l, sig);
     send_signal(l, SIGCONT); /* a stopped rank could not end */
+    l->remind_at = run_now() + l->opt->grace_s;
 }
 
 static void reap(struct launcher *l)
@@ -312,6 +313,10 @@ static void check_time(struct launcher *l)
                 l->status = CLI_ERROR;
                 kill_job(l);
             }
+    if (l->remind_at > 0 && !l->ending && now >= l->remind_at) {
+        report_remaining(l, l->told);
+        l->remind_at = 0;
+    }
     if (l->ending && !l->killed && now >= l->kill_at) {
         report(l, "still running %.0f s after SIGTERM; killing all ranks", l->opt->grace_s);
         kill_job(l);
@@ -333,6 +338,8 @@ static int wait_ms(const struct launcher *l)
         until = l->kill_at;
     else if (!l->going)
         until = l->start + l->opt->start_s;
+    else if (l->remind_at > 0)
+        until = l->remind_at;
     if (until < 0)
         return -1;
     return until <= now ? 0 : (int)((until - now) * 1000) + 1;

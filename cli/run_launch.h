@@ -50,6 +50,7 @@ struct launcher {
     double kill_at;       /* when ending: SIGKILL */
     int told;             /* the signal that people sent us to end the job; 0 = none */
     int interrupts;
+    double remind_at;     /* then it is said who has not ended on that signal; 0 = never */
 };
 
 /* run_hosts.c: start the agent of link i, here or through the launcher command. 0, or an exit status after a sentence. */
@@ -59,6 +60,8 @@ void link_free(struct link *link);
 /* run_report.c: the job's first failure in a sentence; the caller ends the job. */
 void report_rank_end(struct launcher *l, int rank, enum run_end end, int value, const uno_end *seen);
 void report_lost(struct launcher *l, struct link *link);
+/* Which ranks run on, though a signal to end was passed on to them. */
+void report_remaining(struct launcher *l, int sig);
 void report_ending(struct launcher *l, struct link *link, int sig); /* its agent got a signal */
 /* How a link's agent ended, as wait() gives it: of one on another host as its remote shell passes it on. */
 int link_status(const struct link *link);

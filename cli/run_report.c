@@ -106,6 +106,25 @@ void report_rank_end(struct launcher *l, int rank, enum run_end end, int value, 
     tail_show(&r->tail, &l->err, "  | ", TAIL_LINES);
 }
 
+void report_remaining(struct launcher *l, int sig)
+{
+    char *list = NULL;
+    size_t bytes = 0;
+    int n = 0;
+    FILE *f = open_memstream(&list, &bytes);
+    for (int r = 0; f && r < l->opt->nranks; r++)
+        if (!l->ranks[r].ended && n++ < 8)
+            fprintf(f, "%srank %d (host %s, pid %d)", n > 1 ? ", " : "", r, l->ranks[r].link->host->name, (int)l->ranks[r].pid);
+    if (f && n > 8)
+        fprintf(f, " and %d more", n - 8);
+    if (f)
+        fclose(f);
+    if (n > 0)
+        report(l, "%s ha%s not ended %.0f s after SIG%s; a second signal kills %s", list ? list : "a rank", n == 1 ? "s" : "ve", l->opt->grace_s,
+               sigabbrev_np(sig), n == 1 ? "it" : "them");
+    free(list);
+}
+
 void report_ending(struct launcher *l, struct link *link, int sig)
 {
     char rest[80];

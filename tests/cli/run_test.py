@@ -383,6 +383,18 @@ class Signals(unittest.TestCase):
             self.assertEqual((p.returncode, err), (128 + sig, "unisono run: ended by %s; no rank is left\n" % sig.name))
             mark.gone()
 
+    def test_rank_that_ignores_the_signal(self):
+        mark = Mark()
+        p = start("-n", "2", "--grace", "1", "--", "sh", "-c", 'test $UNISONO_RANK = 0 || trap "" TERM; exec sleep "$0"', mark.word)
+        mark.there(2 + 2)
+        p.send_signal(signal.SIGTERM)
+        said = p.stderr.readline()
+        self.assertRegex(said, r"^unisono run: rank 1 \(host \S+, pid \d+\) has not ended 1 s after SIGTERM; a second signal kills it\n$")
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=LIMIT)
+        self.assertEqual((p.returncode, err), (143, "unisono run: second signal: killing all ranks\nunisono run: ended by SIGTERM; no rank is left\n"))
+        mark.gone()
+
     def test_launcher_stopped_over_the_end(self):
         mark = Mark()
         p = start("-n", "2", "--", "sh", "-c", "sleep %s; echo last words" % mark.word)
