@@ -38,10 +38,11 @@ static bool read_proc(const char *pid_text, struct proc *p)
     fclose(f);
     line[n] = 0;
     char *open = strchr(line, '('), *close = strrchr(line, ')'), state;
-    int parent;
-    if (!open || !close || sscanf(close + 1, " %c %d", &state, &parent) != 2)
+    int parent, threads;
+    if (!open || !close || sscanf(close + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d", &state, &parent, &threads) != 3)
         return false;
-    *p = (struct proc){.pid = atoi(line), .parent = parent, .dead = state == 'Z' || state == 'X'};
+    bool others = threads > 1; /* a main thread may end before the others */
+    *p = (struct proc){.pid = atoi(line), .parent = parent, .dead = state == 'X' || (state == 'Z' && !others)};
     snprintf(p->name, sizeof p->name, "%.*s", (int)(close - open - 1), open + 1);
     return true;
 }

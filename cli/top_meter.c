@@ -362,7 +362,7 @@ static void say_doing(struct top_row *row, const struct job_found *found, const 
 static void fill_process(const struct top_meter *m, const uno_job_rank *r, struct top_row *row)
 {
     const struct clocked *then = r->rank < m->nclocks ? &m->clocks[r->rank] : NULL;
-    bool ended = strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0 || r->state == 'Z' || r->state == 'X';
+    bool ended = strcmp(r->status, "dead") == 0 || strcmp(r->status, "left") == 0 || strcmp(r->run, "zombie") == 0;
     row->rank = r->rank;
     row->pid = r->pid;
     snprintf(row->host, sizeof row->host, "%s", r->host[0] ? r->host : "-");

@@ -142,7 +142,8 @@ enum verdict_run {            /* what its main thread, or the thread that last c
     VERDICT_RUN_STOPPED,      /* SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU (state T) */
     VERDICT_RUN_TRACED,       /* held by a debugger (state t); tracer_pid */
     VERDICT_RUN_FROZEN,       /* its cgroup is frozen */
-    VERDICT_RUN_ZOMBIE
+    VERDICT_RUN_ZOMBIE,
+    VERDICT_RUN_HEADLESS      /* that thread has ended, and others of the process live */
 };
 struct verdict_process {      /* what /proc and the signal for stacks tell; sampled by itself or by its host's hub */
     uint8_t run;              /* enum verdict_run */

@@ -279,6 +279,7 @@ void say_doing(struct out *o, const struct judge *j, int rank)
         say_since(o, j, r);
         break;
     case VERDICT_RUN_ZOMBIE: say(o, "has ended and was not collected by its parent"); break;
+    case VERDICT_RUN_HEADLESS: say(o, "lives on, but its thread that would call has ended"); break;
     case VERDICT_RUN_SLEEPS: say(o, p->in_library ? "waits inside a call of this library" : "sleeps"); break;
     case VERDICT_RUN_UNKNOWN: say(o, "does something that could not be seen"); break;
     }

@@ -383,6 +383,13 @@ static uint32_t permille(uint64_t part, uint64_t of)
     return of ? (uint32_t)MIN(part * 1000 / of, (uint64_t)1000000) : 0;
 }
 
+static bool has_threads(int32_t pid)
+{
+    char text[4096];
+    uint64_t threads;
+    return read_path(text, sizeof text, "/proc/%d/status", (int)pid) && number_after(text, "Threads:", 10, &threads) && threads > 1;
+}
+
 void proc_look_end(const struct proc_look *look, struct verdict_process *p)
 {
     char state = proc_state(look->pid, look->tid);
@@ -406,7 +413,7 @@ void proc_look_end(const struct proc_look *look, struct verdict_process *p)
     } else if (state == 'D') {
         p->run = VERDICT_RUN_DISK;
     } else if (state == 'Z' || state == 'X') {
-        p->run = VERDICT_RUN_ZOMBIE;
+        p->run = has_threads(look->pid) ? VERDICT_RUN_HEADLESS : VERDICT_RUN_ZOMBIE;
     } else if (state == 'R') {
         p->run = VERDICT_RUN_RUNS;
     } else {

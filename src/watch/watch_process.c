@@ -32,13 +32,14 @@ _Static_assert(sizeof(struct pidfd_info_v0) == 64, "the kernel knows this versio
 #define PIDFD_INFO_EXIT_V0 (1ull << 3)
 
 struct proc_stat {
-    char state;           /* 'Z' and 'X' have ended */
+    char state;           /* of the main thread */
+    int threads;
     uint64_t start_ticks;
     bool has_exit_code;
     int exit_code;
 };
 
-/* Fields behind the last ')' of the command name, which may contain anything: state is number 3, start time 22, exit code 52. */
+/* Fields behind the last ')' of the command name, which may contain anything: state is number 3, threads 20, start time 22, exit code 52. */
 static void parse_stat(char *line, struct proc_stat *st)
 {
     char *save, *p = strrchr(line, ')');
@@ -46,6 +47,8 @@ static void parse_stat(char *line, struct proc_stat *st)
     for (int number = 3; field; number++, field = strtok_r(NULL, " \n", &save)) {
         if (number == 3) {
             st->state = field[0];
+        } else if (number == 20) {
+            st->threads = (int)strtol(field, NULL, 10);
         } else if (number == 22) {
             st->start_ticks = strtoull(field, NULL, 10);
         } else if (number == 52) {
@@ -53,6 +56,12 @@ static void parse_stat(char *line, struct proc_stat *st)
             st->has_exit_code = true;
         }
     }
+}
+
+/* A main thread may end before the others of its process. */
+static bool is_over(const struct proc_stat *st)
+{
+    return st->state == 'X' || (st->state == 'Z' && st->threads < 2);
 }
 
 enum look { LOOK_GONE, LOOK_BLIND, LOOK_OK }; /* blind: no descriptor left, no /proc: nothing is known */
@@ -130,7 +139,7 @@ bool process_ended(const struct process_eye *eye)
 {
     struct proc_stat st;
     enum look look = read_stat(eye->pid, &st);
-    return look == LOOK_GONE || (look == LOOK_OK && (!is_same(eye, &st) || st.state == 'Z' || st.state == 'X'));
+    return look == LOOK_GONE || (look == LOOK_OK && (!is_same(eye, &st) || is_over(&st)));
 }
 
 void process_status_text(int status, char *buf, size_t buf_bytes)
@@ -153,7 +162,7 @@ bool process_status(const struct process_eye *eye, int *status)
         return true;
     }
     struct proc_stat st;
-    if (read_stat(eye->pid, &st) == LOOK_OK && is_same(eye, &st) && st.state == 'Z' && st.has_exit_code && st.exit_code != 0) {
+    if (read_stat(eye->pid, &st) == LOOK_OK && is_same(eye, &st) && is_over(&st) && st.has_exit_code && st.exit_code != 0) {
         *status = st.exit_code; /* 0 is also what a reader without permission sees */
         return true;
     }

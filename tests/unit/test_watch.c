@@ -206,6 +206,41 @@ static void assert_noticed(int rank, uint64_t since, const char *how)
 
 /* ---- deaths on this host ----------------------------------------------------------------------------------------------------- */
 
+static void *live_on(void *arg)
+{
+    pause();
+    return arg;
+}
+
+static void a_process_outlives_its_main_thread(void **state)
+{
+    (void)state;
+    char path[64], text[512];
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t other;
+        if (pthread_create(&other, NULL, live_on, NULL) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    struct process_eye eye = {.pid = pid, .start_ticks = watch_start_ticks(pid)};
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    uint64_t until = clock_ns() + 10000000000u;
+    do { /* until its main thread has ended */
+        FILE *f = fopen(path, "re");
+        assert_non_null(f);
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+    } while (!strstr(text, ") Z ") && clock_ns() < until);
+    assert_non_null(strstr(text, ") Z "));
+    assert_false(process_ended(&eye));
+    kill(pid, SIGKILL);
+    while (!process_ended(&eye) && clock_ns() < until)
+        usleep(1000);
+    assert_true(process_ended(&eye)); /* though nobody has collected it */
+    waitpid(pid, NULL, 0);
+}
+
 static void a_killed_process_is_named(void **state)
 {
     (void)state;
@@ -535,6 +570,7 @@ int main(void)
         CASE(without_pidfds_proc_is_polled), CASE(who_leaves_is_not_told_any_more), CASE(all_ends_of_connections_are_a_death),
         CASE(a_closed_link_after_goodbye_is_none), CASE(the_hub_knows_better), CASE(aborts_arrive_and_nonsense_does_not),
         CASE(what_comes_before_the_start_is_kept), CASE(no_memory_leaves_nothing_behind),
-        CASE(a_forked_child_closes_and_does_nothing), cmocka_unit_test(events_are_read_whole_or_not_at_all)};
+        CASE(a_forked_child_closes_and_does_nothing), cmocka_unit_test(events_are_read_whole_or_not_at_all),
+        cmocka_unit_test(a_process_outlives_its_main_thread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
