@@ -79,8 +79,9 @@ static void options(struct model *m, const struct line *l, const char *s)
 static void exported(struct model *m, const struct line *l, const char *s)
 {
     const char *p = strstr(s, "--export=");
-    size_t all = p ? strcspn(p, " \t\"'") : 0;
-    for (const char *end = p + all; p && p < end; p += strcspn(p, ", \t")) {
+    if (!p)
+        return;
+    for (const char *end = p + strcspn(p, " \t\"'"); p < end; p += strcspn(p, ", \t")) {
         p += *p == ',';
         p += begins(p, "--export=") ? 9 : 0;
         pair_at(m, l, p, ", \t\"'", "export");
