@@ -249,6 +249,11 @@ static bool messages_need(const uno_comm *c, int rank, int ngone)
     return p2p_needs(c->p2p, rank) || (ngone == c->size - 1 && p2p_needs(c->p2p, UNO_ANY));
 }
 
+static const char *current_name(const uno_comm *c)
+{
+    return coll_name(request_call(&c->current->req));
+}
+
 static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomic int *count, struct suspect *suspect, uint32_t number)
 {
     int n = atomic_load_explicit(count, memory_order_acquire);
@@ -262,10 +267,10 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
             return UNO_OK;
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)%s", g->text,
-                     coll_name(request_call(&c->current->req)), number, g->finished,
+                     current_name(c), number, g->finished,
                      g->in_order && !g->moves && number - g->finished == 1 ? ONE_SHORT : "");
         else if (collective_needs(c, g, number, now))
-            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, coll_name(request_call(&c->current->req)), number, c->rank);
+            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, current_name(c), number, c->rank);
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);
@@ -343,7 +348,7 @@ static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
         comm_rank_name(c, peer, name, sizeof name);
         if (goodbye & NET_GOODBYE_EXIT)
             snprintf(how, sizeof how, "exited with status %u", goodbye & 0xff);
-        return err_set(UNO_ERR_PEER_DEAD, "%s %s before %s #%u, which needs it%s", name, how, coll_name(request_call(&c->current->req)), number,
+        return err_set(UNO_ERR_PEER_DEAD, "%s %s before %s #%u, which needs it%s", name, how, current_name(c), number,
                        one_short ? ONE_SHORT : "");
     }
     return UNO_OK;
@@ -418,10 +423,10 @@ static uno_err look_deadline(uno_comm *c, uint32_t number, uint64_t deadline_ns,
     char why[ERR_TEXT_BYTES - 160];
     double waited_s = (double)(deadline_ns - c->started_ns) * 1e-9; /* the time-out may be another one by now */
     if (stall_reason(c, why, sizeof why))
-        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", coll_name(request_call(&c->current->req)), number, c->rank,
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s (UNISONO_TIMEOUT): %s", current_name(c), number, c->rank,
                  waited_s, why);
     else
-        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", coll_name(request_call(&c->current->req)), number,
+        snprintf(text, sizeof text, "%s #%u: rank %d waited %.1f s for %s (UNISONO_TIMEOUT)", current_name(c), number,
                  c->rank, waited_s, who);
     return comm_fail(c, UNO_ERR_TIMEOUT, rank, true, text);
 }

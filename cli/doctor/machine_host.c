@@ -10,59 +10,42 @@
 
 /* ---- processors and NUMA nodes ------------------------------------------------------------------------------------------------------------ */
 
+/* The next range of a list such as "0-3,8", and *list behind it; false: there is none. */
+static bool next_range(const char **list, long *from, long *to)
+{
+    char *end;
+    *from = *to = strtol(*list, &end, 10);
+    if (end == *list)
+        return false;
+    if (*end == '-')
+        *to = strtol(end + 1, &end, 10);
+    *list = *end == ',' ? end + 1 : "";
+    return true;
+}
+
 /* "0-3,8" -> 5 */
 static int count_list(const char *list)
 {
     int n = 0;
-    for (const char *p = list; *p;) {
-        char *end;
-        long from = strtol(p, &end, 10), to = from;
-        if (end == p)
-            break;
-        if (*end == '-')
-            to = strtol(end + 1, &end, 10);
+    for (long from, to; next_range(&list, &from, &to);)
         n += to >= from && to - from < 1 << 20 ? (int)(to - from) + 1 : 0;
-        p = *end == ',' ? end + 1 : end;
-        if (p == end)
-            break;
-    }
     return n;
 }
 
 static bool in_list(const char *list, long wanted)
 {
-    for (const char *p = list; *p;) {
-        char *end;
-        long from = strtol(p, &end, 10), to = from;
-        if (end == p)
-            return false;
-        if (*end == '-')
-            to = strtol(end + 1, &end, 10);
+    for (long from, to; next_range(&list, &from, &to);)
         if (wanted >= from && wanted <= to)
             return true;
-        if (*end != ',')
-            return false;
-        p = end + 1;
-    }
     return false;
 }
 
 static bool lists_meet(const char *a, const char *b)
 {
-    for (const char *p = a; *p;) {
-        char *end;
-        long from = strtol(p, &end, 10), to = from;
-        if (end == p)
-            return false;
-        if (*end == '-')
-            to = strtol(end + 1, &end, 10);
+    for (long from, to; next_range(&a, &from, &to);)
         for (long k = from; k <= to && k - from < 1 << 16; k++)
             if (in_list(b, k))
                 return true;
-        if (*end != ',')
-            return false;
-        p = end + 1;
-    }
     return false;
 }
 

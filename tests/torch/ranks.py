@@ -10,10 +10,11 @@ import tempfile
 import time
 import traceback
 
+import pytest
 import torch
 import torch.distributed as dist
 
-import unisono.torch  # noqa: F401 - registers the backend
+import unisono.torch
 
 
 def _enter_host(name):
@@ -86,3 +87,19 @@ def run(size, function, *arguments, backend="unisono", timeout_s=30, limit_s=100
                 process.kill()
     assert not problems, "\n".join(problems)
     return results
+
+
+def line_here(offset=0):
+    """The line of the caller, for tests of what is said of a call."""
+    return sys._getframe(1).f_lineno + offset
+
+
+def dying(rank, size):
+    """Rank 1 is killed, and the others are told so."""
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(unisono.torch.PeerDeadError, match="rank 1"):
+        dist.all_reduce(torch.ones(1))
+    assert time.monotonic() - start < 5

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import unisono.torch
-from ranks import run
+from ranks import dying, run
 
 
 def same(got, want):
@@ -359,16 +359,6 @@ def missing(rank, size):
 
 def test_timeout_names_the_missing_rank():
     run(2, missing, timeout_s=2)
-
-
-def dying(rank, size):
-    dist.all_reduce(torch.ones(1))
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    start = time.monotonic()
-    with pytest.raises(unisono.torch.PeerDeadError, match="rank 1"):
-        dist.all_reduce(torch.ones(1))
-    assert time.monotonic() - start < 5
 
 
 def test_death_is_told():

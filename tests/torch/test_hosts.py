@@ -5,9 +5,7 @@ Needs root; skipped otherwise.
 """
 import os
 import re
-import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -15,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import unisono.torch
-from ranks import run
+from ranks import dying, line_here, run
 
 
 def ip(*arguments, check=True):
@@ -54,10 +52,6 @@ def moved(rank, size):
 
 def test_collectives(hosts):
     assert min(run(4, moved, hosts=hosts)) > 0
-
-
-def line_here(offset=0):
-    return sys._getframe(1).f_lineno + offset
 
 
 def differing(rank, size):
@@ -115,16 +109,6 @@ def test_missing_rank_is_found_in_its_program(hosts, monkeypatch):
     monkeypatch.setenv("UNISONO_STALL", "1")
     text = run(2, stalled, hosts=hosts, timeout_s=4)[0]
     assert re.search(r"rank 1\b.* in sleeps_in_python at test_hosts.py:\d+|rank 1\b.*test_hosts.py:\d+ in sleeps_in_python", text), text
-
-
-def dying(rank, size):
-    dist.all_reduce(torch.ones(1))
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    start = time.monotonic()
-    with pytest.raises(unisono.torch.PeerDeadError, match="rank 1"):
-        dist.all_reduce(torch.ones(1))
-    assert time.monotonic() - start < 5
 
 
 def test_death_is_told(hosts):

@@ -4,7 +4,6 @@ import builtins
 import ctypes
 import pathlib
 import re
-import sys
 import time
 
 import pytest
@@ -12,11 +11,7 @@ import torch
 import torch.distributed as dist
 
 import unisono.torch
-from ranks import run
-
-
-def line_here(offset=0):
-    return sys._getframe(1).f_lineno + offset
+from ranks import line_here, run
 
 
 def reduces(tensor):
