@@ -210,6 +210,14 @@ static uno_err map_host(struct joining *j)
     return err;
 }
 
+static int ranks_here(const uno_comm *c)
+{
+    int here = 0;
+    for (int r = 0; r < c->size; r++)
+        here += c->host_of[r] == c->host_of[c->rank];
+    return here;
+}
+
 /* More ranks of this host on one set of processors than it has? */
 static bool crowded(const struct joining *j)
 {
@@ -403,6 +411,7 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
     if (err == UNO_OK) {
         j.comm->costs = agreed_costs(&j);
         j.comm->env.crowded = crowded(&j);
+        j.comm->env.cache_bytes = topo_cache_share(ranks_here(j.comm));
         err = comm_assemble(j.comm);
     }
     if (err == UNO_OK && nranks > 1)

@@ -56,6 +56,7 @@ uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char
         c->id = hash_mix(job->id, 1);
         c->nhosts = 1;
         c->env.crowded = n > topo_processors();
+        c->env.cache_bytes = topo_cache_share(n);
         c->costs = costs;
         for (int q = 0; q < n && err == UNO_OK; q++) {
             c->job_rank[q] = q;

@@ -189,6 +189,7 @@ static uno_err map_members(struct making *m)
             err = map_member(m, i);
     }
     c->env.crowded = old->env.crowded && here > topo_processors();
+    c->env.cache_bytes = old->env.cache_bytes;
     free(host_index);
     return err;
 }

@@ -64,6 +64,7 @@ static uno_err make_child(uno_comm *parent, const struct member *m, int count, i
     TRY(comm_alloc(mine, count, cfg, name, child));
     (*child)->id = hash_mix(hash_mix(parent->id, parent->children), (uint64_t)m[0].rank + 1);
     (*child)->env.crowded = parent->env.crowded;
+    (*child)->env.cache_bytes = parent->env.cache_bytes;
     job_attach(parent->job, *child);
     return UNO_OK;
 }

@@ -27,8 +27,8 @@ struct reduce_scale {
     unsigned char scalar[16];/* one element of the type */
     uint32_t divide_by;      /* avg: the finished value is divided by this; 0 or 1 = no */
 };
-/* Non-temporal stores: for outputs of arrays beyond reduce_stream_bytes() that nobody reads soon. A gain of about 30 % there,
- * a loss inside the caches. REDUCE_STREAM_DST has no effect where dst is an operand. Streamed data is ordered before any
+/* Non-temporal stores: for outputs that no cache holds until somebody reads them. A gain of about 30 % there; for those that one
+ * would have held, a loss: two ranks sum 1 MB of mapped memory in 100 us instead of 35. REDUCE_STREAM_DST has no effect where dst is an operand. Streamed data is ordered before any
  * later store of this thread. */
 enum reduce_flags { REDUCE_STREAM_DST = 1, REDUCE_STREAM_DST2 = 2 };
 /* scale is looked at by sum, avg and premulsum only; NULL = nothing to scale or divide. flags: enum reduce_flags. */
@@ -37,8 +37,6 @@ typedef void (*reduce_fn)(void *dst, void *dst2, const void *const *operands, in
 /* NULL when op is not defined for type. op >= UNO_OP_DYNAMIC is premulsum. best = false: the plain C version that tests
  * compare with. */
 reduce_fn reduce_find(uno_type type, int op, bool best);
-/* Whole arrays from this size on are worth streaming (twice the second-level cache). */
-size_t reduce_stream_bytes(void);
 /* Copy; stream = the destination will not be read soon and is large: non-temporal stores. */
 void copy_bytes(void *dst, const void *src, size_t bytes, bool stream);
 /* dst = src scaled and/or divided (for sends of a raw contribution under premulsum, and n = 1); dst may be src. */
@@ -54,6 +52,7 @@ struct exec_env {
     struct net_region **regions;      /* of every rank of this host, by rank; NULL elsewhere. For the small target */
     struct net_proc *proc;            /* sockets to look at while waiting; NULL = none */
     bool crowded;                     /* more runnable threads than processors on this host */
+    uint64_t cache_bytes;             /* of the last-level cache, that this rank may count on (topo_cache_share) */
     /* Looked at every 64 polls and after each sleep: abort, deaths, deadline of operation `number`. */
     uno_err (*look)(void *arg, uint32_t number, uint64_t deadline_ns);
     void *look_arg;

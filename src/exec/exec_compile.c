@@ -154,7 +154,7 @@ static uno_err compile_tiled(struct compiling *c, const struct request *req, con
     TRY(make_fires(c));
     TRY(make_deps(c));
     TRY(compile_offers(p));
-    p->stream = MAX(p->in_extent, p->out_extent) >= reduce_stream_bytes();
+    p->stream = MAX(p->in_extent, p->out_extent) > c->env->cache_bytes / 2; /* what comes in and what goes out share the cache */
     return UNO_OK;
 }
 

@@ -6,9 +6,7 @@
 #include "exec/exec_kernels.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 extern const struct kernel_set kernel_set_plain;
 #if defined(__x86_64__)
@@ -53,18 +51,6 @@ void reduce_scale_copy(uno_type type, int op, void *dst, const void *src, size_t
     reduce_fn fn = reduce_find(type, op, true);
     assert(fn); /* callers have asked uno_op_check */
     fn(dst, NULL, &src, 1, count, scale, 0);
-}
-
-size_t reduce_stream_bytes(void)
-{
-    static _Atomic size_t bytes; /* every thread would store the same: relaxed is enough */
-    size_t b = atomic_load_explicit(&bytes, memory_order_relaxed);
-    if (b == 0) {
-        long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-        b = l2 > 0 ? 2 * (size_t)l2 : (size_t)2 << 20;
-        atomic_store_explicit(&bytes, b, memory_order_relaxed);
-    }
-    return b;
 }
 
 void copy_bytes(void *dst, const void *src, size_t bytes, bool stream)

@@ -69,6 +69,8 @@ static inline uint64_t net_flag(uint32_t number, uint32_t signature) { return nu
  * compare-and-swap before it writes there; the receiver takes it back likewise. */
 enum net_offer_state { NET_OFFER_NONE = 0, NET_OFFER_OPEN = 1, NET_OFFER_CLAIMED = 2 };
 #define NET_OFFERS 8
+#define NET_READ_MIN_SHIFT 14 /* from 16 KB on: below, a copy is cheaper than the system call */
+#define NET_READ_CLASSES 8
 struct net_offer { _Atomic uint64_t key; uint64_t offset; uint32_t segment, bytes; };
 
 enum net_carrier { NET_SELF = 0, NET_SHM, NET_THREAD, NET_TCP, NET_CARRIER_COUNT };
@@ -115,7 +117,9 @@ struct net_end {
     /* TCP */
     struct tcp_end *tcp;
     struct net_taste *taste;     /* receiving: NET_READ_CLASSES of them once a message was timed */
-    _Atomic uint32_t *wish;      /* bit per length class: the receiver wants such messages lent by reading (net_read.c) */
+    _Atomic uint32_t *wish;      /* the receiver's: which messages it wants lent by reading (net_read.c) */
+    uint32_t looked;             /* sending: looks that the receiver wished for and got, */
+    uint8_t looks[NET_READ_CLASSES]; /* and of each length class how many messages of the present one */
     char *aside;                 /* receiving: where private memory of the lender is read to when it has no other place */
     size_t aside_bytes;
     struct net_offer *offers;    /* NET_OFFERS of them, in the receiver's region; NULL for groups and TCP */
@@ -213,15 +217,14 @@ static inline const void *net_recv_payload(struct net_end *e, uint64_t bytes)
 void net_loan_end(struct net_end *e);
 
 /* ---- private memory, read by the receiver (net_read.c) -------------------------------------------------------- */
-#define NET_READ_MIN_SHIFT 14    /* from 16 KB on: below, a copy is cheaper than the system call */
-#define NET_READ_CLASSES 8
 struct net_taste {               /* what messages of one length class cost a receiving end; 0 = not known */
     uint64_t by_slots;           /* bytes received so */
     uint32_t slot_ns, read_ns;
     uint32_t cost_then, interval, wait; /* when the way that was not taken is tried again */
 };
 void net_read_probe(struct net_comm *c); /* may this rank read its neighbours' memory? Says so in its region */
-bool net_read_wanted(const struct net_end *e, uint64_t bytes);
+/* Sending: does the receiver want the next message, of so many bytes, lent? Asked once for each message. */
+bool net_read_next(struct net_end *e, uint64_t bytes);
 /* Straight into dst. The message must be net_is_read. UNO_ERR_UNREACHABLE: the lender is gone, or took the memory back. */
 uno_err net_read(struct net_end *e, const struct net_slot *head, void *dst, uint64_t bytes);
 const void *net_read_aside(struct net_end *e, const struct net_slot *head, uint64_t bytes); /* NULL: sentence set */
@@ -265,7 +268,7 @@ struct net_entry { struct net_line line[NET_ENTRY_LINES]; };
 
 struct net_counter {
     _Alignas(CACHE_LINE) _Atomic uint32_t value;
-    _Atomic uint32_t wish;       /* the receiver's, read by the sender: net_read_wanted */
+    _Atomic uint32_t wish;       /* the receiver's, read by the sender: net_read_next */
     struct net_offer offer[NET_OFFERS]; /* of message number n: n % NET_OFFERS */
 };
 _Static_assert(offsetof(struct net_counter, offer[2]) <= CACHE_LINE, "credit and the first offers travel in one line");

@@ -45,7 +45,7 @@ bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uin
         uint32_t index;
         if (net_segment_find(ptr, bytes, &ref, &head->address) && lent_index(c, &ref, &index)) {
             head->lent_segment = index + 1;
-        } else if (net_read_wanted(e, bytes)) {
+        } else if (net_read_next(e, bytes)) {
             head->lent_segment = NET_LENT_READ;
             head->address = (uint64_t)(uintptr_t)ptr;
         } else {

@@ -40,6 +40,7 @@ struct net_comm {
     size_t nlent, cap_lent;
     uint32_t freed_seen;          /* net_mem_freed() when lent was looked through */
     uint64_t warm;                /* bytes an end receives by slots before it looks at reading */
+    bool read_on;                 /* for tests: whatever can be read is read, once that was looked at */
     uint32_t copy_ns[NET_READ_CLASSES]; /* into slots, by length class (net_read.c); 0 = not known */
     int *group;                   /* other ranks of this host */
     int ngroup;

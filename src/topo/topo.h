@@ -48,6 +48,8 @@ int topo_check(const struct graph *graph, struct text *out);
 
 /* ---- processors, for binding and waiting (this process, cheap, no hwloc) ---- */
 int topo_processors(void);  /* min(affinity mask, cgroup CPU quota rounded up), >= 1 */
+/* Bytes of the last-level cache for each of so many ranks of this host, were all on processors that share it. */
+uint64_t topo_cache_share(int ranks);
 
 /* ---- the one cost function (planner and sim share it): integers only, picoseconds ---- */
 struct topo_costs {              /* measured or built in; equal on all ranks (exchanged at join). What each is: costs.def */

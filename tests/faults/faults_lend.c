@@ -131,6 +131,28 @@ static void mix_threads(int rank)
         (void)uno_comm_destroy(comms[r]);
 }
 
+/* Where the reader's memory lies after the lender's, modulo a page, decides whether it is read on the way to somewhere else. */
+static void shadow_rank(int rank)
+{
+    enum { N = 300001, PAGE = 4096 };
+    fault_arm("warm", 1);
+    uno_comm *comm = join_as(rank, 2, NULL);
+    unsigned char *base = mmap(NULL, N + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(base != MAP_FAILED, "mmap");
+    for (size_t shift = 0; shift < 70; shift += 1 + shift / 8)
+        for (int turn = 0; turn < 4; turn++) {
+            unsigned char *p = rank == 1 ? base + shift : base;
+            for (size_t i = 0; i < N; i++)
+                p[i] = rank == 1 ? 0 : (unsigned char)(i / 251 + i + shift * 31 + (size_t)turn);
+            CHECK(uno_broadcast(p, p, N, UNO_UINT8, 0, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+            for (size_t i = 0; i < N; i++)
+                CHECK(p[i] == (unsigned char)(i / 251 + i + shift * 31 + (size_t)turn), "shift %zu, byte %zu", shift, i);
+        }
+    munmap(base, N + PAGE);
+    CHECK(uno_comm_finalize(comm) == UNO_OK, "%s", uno_last_error(comm));
+    (void)uno_comm_destroy(comm);
+}
+
 /* ---- lenders that spoil a loan ------------------------------------------------------------------------------------------- */
 
 enum { UNMAPS = 1, FORBIDS, DIES, EXECS, PID_REUSED };
@@ -327,6 +349,7 @@ static void busy_judge(const int *statuses)
 const struct fault_case fault_cases_lend[] = {
     {"lend_mixed_two", 2, SHM, 120, mix_rank, NULL, NULL, 0, 0},
     {"lend_mixed_three", 3, SHM, 120, mix_rank, NULL, NULL, 0, 0},
+    {"lend_shadow", 2, SHM, 60, shadow_rank, NULL, NULL, 0, 0},
     {"lend_mixed_threads", 1, ONCE, 120, mix_threads, NULL, NULL, 0, 0},
     {"lend_unmapped", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, UNMAPS},
     {"lend_forbidden", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, FORBIDS},

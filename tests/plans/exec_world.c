@@ -40,6 +40,7 @@ static uno_err connect_rank(struct world *w, const struct world_options *opt, st
     me->env.region = me->region;
     me->env.regions = w->regions;
     me->env.crowded = true;
+    me->env.cache_bytes = 65536; /* arrays of more than half of it are streamed */
     me->env.look = look;
     me->env.look_arg = me;
     me->env.ring_limit = opt->first + NET_RING_ENTRIES;

@@ -27,6 +27,14 @@ static void processors_follow_the_mask(void **state)
     assert_int_equal(topo_processors(), all);
 }
 
+static void ranks_share_a_cache(void **state)
+{
+    (void)state;
+    uint64_t alone = topo_cache_share(1), two = topo_cache_share(2), crowd = topo_cache_share(1 << 20);
+    assert_true(alone >= 65536 && two <= alone && two >= alone / 2);
+    assert_true(crowd > 0 && crowd <= two); /* processors, not ranks, share it */
+}
+
 static void defaults_make_sense(void **state)
 {
     (void)state;
@@ -37,6 +45,7 @@ static void defaults_make_sense(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(processors_follow_the_mask), cmocka_unit_test(defaults_make_sense)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(processors_follow_the_mask), cmocka_unit_test(ranks_share_a_cache),
+                                       cmocka_unit_test(defaults_make_sense)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
