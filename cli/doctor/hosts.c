@@ -32,13 +32,6 @@ struct agent {
     double clock_ms, clock_error_ms;
 };
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 /* ---- starting and ending ----------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_here(const struct hosts_options *opt, const char *host)
@@ -134,7 +127,7 @@ static char *next_line(struct agent *a, double until_ms)
             memmove(a->have, end + 1, a->used);
             return line;
         }
-        double left = until_ms - now_ms();
+        double left = until_ms - hosts_now_ms();
         struct pollfd p = {.fd = a->out, .events = POLLIN};
         if (a->used > LINE_MOST || left <= 0 || (poll(&p, 1, (int)left + 1) < 0 && errno != EINTR))
             return NULL;
@@ -173,7 +166,7 @@ static void greet(struct agent *a, double until_ms)
     }
     if (a->hello || *a->why)
         return;
-    bool late = now_ms() >= until_ms;
+    bool late = hosts_now_ms() >= until_ms;
     last_words(a, words, sizeof words);
     if (late)
         lost(a, "`%s` has not answered within %d s%s%s", a->command ? a->command : a->name, START_MS / 1000, *words ? "; it said: " : "", words);
@@ -215,7 +208,7 @@ static void ask_clock(struct agent *a)
     a->clock_error_ms = -1;
     for (int i = 0; i < CLOCKS && a->hello; i++) {
         double t0 = real_ms();
-        json_t *v = order(a, json_pack("{s:s}", "do", "clock")) ? answer(a, now_ms() + ANSWER_MS) : NULL;
+        json_t *v = order(a, json_pack("{s:s}", "do", "clock")) ? answer(a, hosts_now_ms() + ANSWER_MS) : NULL;
         double t1 = real_ms(), half = (t1 - t0) / 2;
         if (v && (a->clock_error_ms < 0 || half < a->clock_error_ms)) {
             a->clock_ms = (double)json_integer_value(json_object_get(v, "ns")) / 1e6 - (t0 + half);
@@ -245,7 +238,7 @@ static void round_of(struct agent *v, int n, int step, size_t which, bool *done,
         if (address)
             asked[i] = order(&v[i], json_pack("{s:s, s:s, s:I}", "do", "pair", "address", address, "port", json_integer_value(json_object_get(v[to].hello, "port"))));
     }
-    double until = now_ms() + ANSWER_MS;
+    double until = hosts_now_ms() + ANSWER_MS;
     for (int i = 0; asked && i < n; i++) {
         int to = (i + step) % n;
         const char *address = asked[i] && v[to].hello ? address_of(&v[to], which, &interface) : NULL;
@@ -264,12 +257,6 @@ static void round_of(struct agent *v, int n, int step, size_t which, bool *done,
     free(asked);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double usual_rate(json_t *pairs)
 {
     size_t n = json_array_size(pairs), i, used = 0;
@@ -279,7 +266,7 @@ static double usual_rate(json_t *pairs)
         if (v && json_real_value(json_object_get(p, "gbs")) > 0)
             v[used++] = json_real_value(json_object_get(p, "gbs"));
     if (v)
-        qsort(v, used, sizeof *v, by_size);
+        qsort(v, used, sizeof *v, hosts_by_size);
     double usual = used ? v[used - 1 - used / 6] : 0; /* what the good ones reach: a host with a bad link is in many pairs */
     free(v);
     return usual;
@@ -305,7 +292,7 @@ static void again(struct agent *v, int n, json_t *pairs)
         struct agent *from = agent_named(v, n, json_string_value(json_object_get(p, "from"))), *to = agent_named(v, n, json_string_value(json_object_get(p, "to")));
         double best = json_real_value(json_object_get(p, "gbs"));
         for (int k = 0; k < TIMES && best > 0 && best * 3 < usual && from && to && from->hello && to->hello && asked < AT_MOST; k++, asked++) {
-            json_t *a = order(from, json_pack("{s:s, s:O, s:O}", "do", "pair", "address", json_object_get(p, "address"), "port", json_object_get(to->hello, "port"))) ? answer(from, now_ms() + ANSWER_MS) : NULL;
+            json_t *a = order(from, json_pack("{s:s, s:O, s:O}", "do", "pair", "address", json_object_get(p, "address"), "port", json_object_get(to->hello, "port"))) ? answer(from, hosts_now_ms() + ANSWER_MS) : NULL;
             if (a && json_real_value(json_object_get(a, "gbs")) > best) {
                 best = json_real_value(json_object_get(a, "gbs"));
                 json_object_update(p, a);
@@ -363,15 +350,16 @@ static int split(const char *names, struct agent *v)
     return n;
 }
 
-static void make_token(char token[HOSTS_TOKEN + 2])
+static bool make_token(char token[HOSTS_TOKEN + 2])
 {
     unsigned char bytes[HOSTS_TOKEN / 2];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        memset(bytes, 0, sizeof bytes);
+        return false;
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(token + 2 * i, 3, "%02x", bytes[i]);
     token[HOSTS_TOKEN] = '\n';
     token[HOSTS_TOKEN + 1] = 0;
+    return true;
 }
 
 char *hosts_gather(const struct hosts_options *opt, char *why, size_t why_bytes)
@@ -384,14 +372,20 @@ char *hosts_gather(const struct hosts_options *opt, char *why, size_t why_bytes)
         free(v);
         return NULL;
     }
-    make_token(token);
+    if (!make_token(token)) {
+        snprintf(why, why_bytes, "--hosts: the kernel gives no random bytes: %s", strerror(errno));
+        for (int i = 0; i < n; i++)
+            free(v[i].name);
+        free(v);
+        return NULL;
+    }
     signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < n; i++)
         start(&v[i], opt);
     for (int i = 0; i < n; i++)
         if (v[i].pid > 0)
             (void)tell(&v[i], token, HOSTS_TOKEN + 1);
-    double until = now_ms() + START_MS;
+    double until = hosts_now_ms() + START_MS;
     for (int i = 0; i < n; i++)
         greet(&v[i], until);
     for (int i = 0; i < n; i++)

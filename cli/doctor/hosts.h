@@ -29,6 +29,10 @@ void hosts_print(const char *gathered);
 /* Be the agent over standard input and output. Returns an exit status. */
 int hosts_agent(void);
 
+/* Milliseconds of a clock that does not jump; order of doubles, for qsort. */
+double hosts_now_ms(void);
+int hosts_by_size(const void *a, const void *b);
+
 /* ---- one connection (hosts_pair.c) ----------------------------------------------------------------------------------------------------- */
 
 /* Listen on all addresses of this host and answer those who know the token, in threads of their own, until the process ends. Returns the port,

@@ -22,7 +22,7 @@
 
 enum { ROUNDS = 20, PIECE = 256 << 10, MUCH = 32 << 20, CONNECT_MS = 2000, PATIENCE_MS = 1500, FEW_MS = 60 };
 
-static double now_ms(void)
+double hosts_now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -204,7 +204,7 @@ static int connect_to(const char *address, int port)
     return -1;
 }
 
-static int by_size(const void *a, const void *b)
+int hosts_by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -215,12 +215,12 @@ static bool little(int fd, double *ms)
     double took[ROUNDS];
     for (uint64_t i = 0; i < ROUNDS; i++) {
         uint64_t back;
-        double t0 = now_ms();
+        double t0 = hosts_now_ms();
         if (!send_all(fd, &i, sizeof i) || !recv_all(fd, &back, sizeof back))
             return false;
-        took[i] = (now_ms() - t0) / 2;
+        took[i] = (hosts_now_ms() - t0) / 2;
     }
-    qsort(took, ROUNDS, sizeof *took, by_size);
+    qsort(took, ROUNDS, sizeof *took, hosts_by_size);
     *ms = took[ROUNDS / 2];
     return true;
 }
@@ -239,12 +239,12 @@ static bool much(int fd, double *gbs, int64_t *stuck)
     int64_t sent = 0;
     uint64_t got = 0;
     bool good = piece != NULL;
-    double t0 = now_ms();
-    while (good && sent < MUCH && (sent == 0 || now_ms() - t0 < FEW_MS))
+    double t0 = hosts_now_ms();
+    while (good && sent < MUCH && (sent == 0 || hosts_now_ms() - t0 < FEW_MS))
         good = send_counted(fd, piece, PIECE, &sent);
     free(piece);
     good = good && shutdown(fd, SHUT_WR) == 0 && recv_all(fd, &got, sizeof got) && got == (uint64_t)sent;
-    double took = now_ms() - t0;
+    double took = hosts_now_ms() - t0;
     if (good)
         *gbs = (double)sent / took / 1e6;
     else

@@ -88,7 +88,7 @@ static void one_choice(struct machine *m, enum library lib, const struct interfa
     bool slow = first->mbit > 0 && best >= 4 * first->mbit, odd = interface_is_virtual(first->name) && !first->loopback;
     struct check *k = machine_check(m, slow || odd || first->loopback ? CHECK_NOTE : CHECK_GOOD, name, "%s%s%s", list, c.by_name ? ", by the address of the own name" : "", why);
     if (first->loopback)
-        machine_advise(k, "only jobs on this host can run%s%s", lib == LIBRARY_GLOO && n > 1 ? "; name the interface: GLOO_SOCKET_IFNAME=" : "", lib == LIBRARY_GLOO && n > 1 ? v[n > 1].name : "");
+        machine_advise(k, "only jobs on this host can run%s%s", lib == LIBRARY_GLOO && best >= 0 ? "; name the interface: GLOO_SOCKET_IFNAME=" : "", lib == LIBRARY_GLOO && best >= 0 ? v[quick].name : "");
     else if (odd)
         machine_advise(k, "%s belongs to containers or a tunnel of this host, others may not reach it: %sNAME", first->name, variable_of(lib));
     else if (slow)

@@ -45,7 +45,7 @@ static void mark(struct writer *w)
 /* Compute capability by the name that the driver gives. */
 static int capability(struct writer *w, const char *busid)
 {
-    static const struct { const char *word; int sm; } known[] = {{"B200", 100}, {"GB200", 100}, {"B100", 100}, {"H100", 90}, {"H200", 90}, {"H800", 90}, {"H20", 90}, {"GH200", 90}, {"L40", 89}, {"L4", 89}, {"4090", 89},
+    static const struct { const char *word; int sm; } known[] = {{"B300", 103}, {"B200", 100}, {"GB200", 100}, {"B100", 100}, {"H100", 90}, {"H200", 90}, {"H800", 90}, {"H20", 90}, {"GH200", 90}, {"L40", 89}, {"L4", 89}, {"4090", 89}, {"6000 Ada", 89}, {"PRO 6000", 120}, {"5090", 120},
                                                                  {"A100", 80}, {"A800", 80}, {"A30", 80}, {"A40", 86}, {"A10", 86}, {"A6000", 86}, {"3090", 86}, {"T4", 75}, {"V100", 70}, {"P100", 60}};
     char path[128], model[128];
     snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%s/information", busid);

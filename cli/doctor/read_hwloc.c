@@ -166,22 +166,14 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     }
     *x = (struct tree){.m = m, .file = file};
     struct xml_end end = xml_walk(&x->xml, start, end_element, data, bytes);
-    bool good = x->is_topology;
-    if (!end.whole && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, end.line, end.why);
-    if (!good)
-        snprintf(why, why_bytes, "it has no <topology>");
     struct fact f = fact_of(F_XML);
-    f.file = f.host = file;
-    f.line = (long)end.line;
     f.value = "hwloc";
     f.b = x->gpus;
     f.c = x->nics;
     f.text = model_say(m, "hwloc's topology: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
-    if (good)
-        model_add(m, &f);
+    bool known = xml_finish(m, file, &end, x->is_topology, "<topology>", &f, why, why_bytes);
     free(x);
-    return good;
+    return known;
 }
 
 const struct reader reader_hwloc = {.name = "hwloc's topology", .sniff = sniff, .read = read};

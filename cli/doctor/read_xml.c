@@ -51,6 +51,33 @@ static void fault(struct machine *x, const char *what, const char *where, const 
     model_add(x->m, &f);
 }
 
+/* They know nested elements with attributes, a blank before each, and comments: nothing else of XML. */
+static void odd_markup(struct machine *x, const char *data, size_t bytes)
+{
+    bool in_tag = false, in_value = false, tab = false, split = false;
+    const char *end = data + bytes;
+    const char *declared = memmem(data, bytes < 256 ? bytes : 256, "<?xml", 5);
+    if (declared)
+        fault(x, "markup", x->file, "<?xml ...?>");
+    for (const char *p = data; p < end; p++) {
+        if (!in_tag && end - p > 4 && memcmp(p, "<!--", 4) == 0) {
+            const char *closed = memmem(p, (size_t)(end - p), "-->", 3);
+            p = closed ? closed + 2 : end - 1;
+        } else if (*p == '"') {
+            in_value = in_tag && !in_value;
+        } else if (!in_value && (*p == '<' || *p == '>')) {
+            in_tag = *p == '<';
+        } else {
+            tab = tab || (in_tag && *p == '\t');
+            split = split || (in_tag && *p == '\n');
+        }
+    }
+    if (tab)
+        fault(x, "markup", x->file, "a tab inside an element");
+    if (split)
+        fault(x, "markup", x->file, "an element over several lines");
+}
+
 /* PCI elements between this one and its CPU, its own not counted. */
 static int depth_below_cpu(const struct machine *x)
 {
@@ -298,23 +325,17 @@ static bool read(struct model *m, const char *file, const char *data, size_t byt
     }
     *x = (struct machine){.m = m, .file = file, .numa = NOBODY};
     struct xml_end end = xml_walk(&x->xml, start, end_element, data, bytes);
-    bool good = x->is_system;
-    if (!end.whole && good)
-        model_note(m, "%s: line %lu: %s; what stands before it was read", file, end.line, end.why);
-    if (!good)
-        snprintf(why, why_bytes, "it has no <system> or <graphs>%s%s", end.whole ? "" : ", and ", end.whole ? "" : end.why);
+    if (x->is_system)
+        odd_markup(x, data, bytes);
     struct fact f = fact_of(F_XML);
-    f.file = f.host = file;
-    f.line = (long)end.line;
     f.a = x->version;
     f.b = x->gpus;
     f.c = x->nics;
     f.d = x->amd;
     f.text = model_say(m, "topology file: %d GPU%s, %d network device%s", x->gpus, x->gpus == 1 ? "" : "s", x->nics, x->nics == 1 ? "" : "s");
-    if (good && !x->graphs)
-        model_add(m, &f);
+    bool known = xml_finish(m, file, &end, x->is_system, "<system> or <graphs>", x->graphs ? NULL : &f, why, why_bytes);
     free(x);
-    return good;
+    return known;
 }
 
 const struct reader reader_xml = {.name = "a topology file", .sniff = sniff, .read = read};

@@ -185,10 +185,14 @@ void rule_speed_implausible(struct judge *j)
             int same = 0;
             EACH_FACT(j->m, F_XML_NET, k)
                 same += k->file == n->file && k->a == n->a;
-            struct finding *f = find(j, LIKELY - 5, 0.9, "%s has a speed of %lld Mbit/s in the topology file, %s", n->name, (long long)n->a, n->a % 1000 == 0 && n->a / 1000 <= FASTEST_MBIT ? "1000 times too high" : "which no card has");
+            bool thousand = n->a % 1000 == 0 && n->a / 1000 <= FASTEST_MBIT;
+            struct finding *f = find(j, LIKELY - 5, 0.9, "%s has a speed of %lld Mbit/s in the topology file, %s", n->name, (long long)n->a, thousand ? "1000 times too high" : "which no card has");
             explain(j, f, "The attribute is in Mbit/s (200000 is 200 Gbit/s)%s; a planner that believes it never minds the network.", same > 1 ? model_say(j->m, "; %d cards of the file have it", same) : "");
             evidence(f, n);
-            remedy(j, f, "write speed=\"%lld\"", (long long)(n->a / 1000));
+            if (thousand)
+                remedy(j, f, "write it in Mbit/s: `sed -i 's/speed=\"%lld\"/speed=\"%lld\"/' %s`", (long long)n->a, (long long)(n->a / 1000), n->file);
+            else
+                remedy(j, f, "write it in Mbit/s, as `cat /sys/class/infiniband/%s/ports/1/rate` tells it (1 Gb/sec is 1000)", n->name);
             return;
         }
 }
@@ -198,11 +202,20 @@ void rule_xml_words(struct judge *j)
     const struct fact *x = first_of(j->m, F_XML_FAULT);
     if (!x)
         return;
+    EACH_FACT(j->m, F_XML_FAULT, k)
+        x = same_text(k->name, "markup") ? k : x; /* then nothing of the file is read */
     bool speed = same_text(x->name, "link_speed");
-    struct finding *f = find(j, ADVICE, 0.7, speed ? "The link speed '%s' at %s is read as PCIe generation 3" : "%s: in the topology file, at %s", x->extra, x->value);
-    explain(j, f, speed ? "The parsers know the words '2.5 GT/s', '5 GT/s', '8 GT/s', '16 GT/s', '32 GT/s' (and 5.0, 8.0, ... 64.0) at the beginning of the text, and nothing else." : "NCCL and RCCL refuse the file.");
+    struct finding *f = speed ? find(j, ADVICE, 0.7, "The link speed '%s' at %s is read as PCIe generation 3", x->extra, x->value) : find(j, ADVICE + 8, 0.8, "NCCL and RCCL do not read this topology file: it has %s", x->extra);
+    explain(j, f, speed ? "The parsers know the words '2.5 GT/s', '5 GT/s', '8 GT/s', '16 GT/s', '32 GT/s' (and 5.0, 8.0, ... 64.0) at the beginning of the text, and nothing else."
+                        : "Their parser is hand-written: elements with one blank before each attribute, all of an element on one line, comments; no declaration, no tabs.");
     evidence(f, x);
-    remedy(j, f, speed ? "write it as the kernel does: \"32.0 GT/s PCIe\"" : "add it");
+    EACH_FACT(j->m, F_XML_FAULT, k)
+        if (same_text(k->name, x->name))
+            evidence(f, k);
+    if (speed)
+        remedy(j, f, "write what the kernel says: `cat /sys/bus/pci/devices/%s/current_link_speed`", x->value);
+    else
+        remedy(j, f, "`sed -i -e '/<?xml/d' -e 's/\\t/  /g' %s`, and each element on one line; or dump it anew: `NCCL_TOPO_DUMP_FILE=/tmp/topo.xml`", x->file);
 }
 
 void rule_links_uneven(struct judge *j)

@@ -2,6 +2,7 @@
 /* xml.c - see xml.h. */
 #include "xml.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void entity(void *user, const XML_Char *name, int is_parameter, const XML_Char *value, int bytes, const XML_Char *base, const XML_Char *system, const XML_Char *public,
@@ -33,6 +34,23 @@ struct xml_end xml_walk(struct xml *x, XML_StartElementHandler start, XML_EndEle
     XML_ParserFree(x->parser);
     x->parser = NULL;
     return how;
+}
+
+bool xml_finish(struct model *m, const char *file, const struct xml_end *end, bool known, const char *wanted, const struct fact *machine, char *why, size_t why_bytes)
+{
+    if (!known) {
+        snprintf(why, why_bytes, "it has no %s%s%s", wanted, end->whole ? "" : ", and ", end->whole ? "" : end->why);
+        return false;
+    }
+    if (!end->whole)
+        model_note(m, "%s: line %lu: %s; what stands before it was read", file, end->line, end->why);
+    if (machine) {
+        struct fact f = *machine;
+        f.file = f.host = file;
+        f.line = (long)end->line;
+        model_add(m, &f);
+    }
+    return true;
 }
 
 const char *xml_attr(const char **atts, const char *name)

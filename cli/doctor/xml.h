@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "model.h"
+
 /* The first member of what a reader hands to its elements. */
 struct xml {
     XML_Parser parser; /* to stop; NULL before and after the walk */
@@ -23,6 +25,10 @@ struct xml_end xml_walk(struct xml *x, XML_StartElementHandler start, XML_EndEle
 
 /* The line that the walk stands in. */
 unsigned long xml_line(const struct xml *x);
+
+/* What both readers end with: the machine (F_XML; NULL = the file is of none) is given to the model when `known`, else why says what the file has not; what
+ * was not walked is noted. Returns known. */
+bool xml_finish(struct model *m, const char *file, const struct xml_end *end, bool known, const char *wanted, const struct fact *machine, char *why, size_t why_bytes);
 
 /* The value of an attribute, "" if there is none. */
 const char *xml_attr(const char **atts, const char *name);
