@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "query.h"
 #include "scan.h"
 
-enum { GROUPS = 256, COMPLETED_KEPT = 32, OPEN_KEPT = 256 }; /* of a rank: what is not finished matters, and a little of what was */
+enum { GROUPS = 4096, COMPLETED_KEPT = 32, OPEN_KEPT = 256 }; /* of a rank: what is not finished matters, and a little of what was */
 
 bool flight_looks(const json_t *root)
 {
@@ -46,20 +47,14 @@ static int rank_of_name(const char *file)
     return isdigit((unsigned char)*end) ? atoi(end) : NOBODY;
 }
 
-/* "[0, 1, 2]" or a list -> "0,1,2" */
+/* "[0, 1, 2]" or a list -> "0-2" */
 static const char *rank_list(struct model *m, json_t *v)
 {
-    char out[8192];
-    size_t used = 0;
-    if (json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v) && used + 16 < sizeof out; i++)
-            used += (size_t)snprintf(out + used, sizeof out - used, "%s%lld", i ? "," : "", (long long)json_integer_value(json_array_get(v, i)));
-    } else {
-        for (const char *p = text_of(v); *p && used + 2 < sizeof out; p++)
-            if (isdigit((unsigned char)*p) || *p == ',')
-                out[used++] = *p;
-    }
-    return model_string(m, out, used);
+    struct ranks r = {0};
+    for (size_t i = 0; i < json_array_size(v); i++)
+        ranks_add(m, &r, (int)json_integer_value(json_array_get(v, i)));
+    ranks_add_list(m, &r, text_of(v));
+    return ranks_list(m, &r);
 }
 
 struct dump {

@@ -4,6 +4,7 @@
  * front, and offered to the readers of lines in turn.
  */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static char *last_of_overwritten(char *s)
 
 /* ---- time -------------------------------------------------------------------------------------------- */
 
-/* "2031-05-14 09:11:42", with T and fractions and Z; returns what follows, NULL if it is none. */
+/* "2031-05-14 09:11:42", with T and fractions (behind a comma, as Python's logging has them) and Z; returns what follows, NULL if it is none. */
 static const char *take_iso_time(const char *s, double *time_s)
 {
     int y, mo, d, h, mi, n = 0;
@@ -66,6 +67,10 @@ static const char *take_iso_time(const char *s, double *time_s)
         return NULL;
     *time_s = (((y * 372.0 + mo * 31.0 + d) * 24 + h) * 60 + mi) * 60 + sec;
     s += n;
+    if (*s == ',' && isdigit((unsigned char)s[1])) {
+        *time_s += strtod(s + 1, NULL) / pow(10, (double)strspn(s + 1, "0123456789"));
+        s += 1 + strspn(s + 1, "0123456789");
+    }
     if (*s == 'Z')
         s++;
     else if ((*s == '+' || *s == '-') && isdigit((unsigned char)s[1]))

@@ -86,6 +86,23 @@ const char *ranks_numbers(struct model *m, const struct ranks *r)
     return model_words(m, out);
 }
 
+const char *ranks_list(struct model *m, const struct ranks *r)
+{
+    char *out = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&out, &bytes);
+    for (int i = 0, end; f && i < r->n; i = end + 1) {
+        for (end = i; end + 1 < r->n && r->v[end + 1] == r->v[end] + 1; end++)
+            ;
+        fprintf(f, end > i ? "%s%d-%d" : "%s%d", i ? "," : "", r->v[i], r->v[end]);
+    }
+    if (f)
+        fclose(f);
+    const char *kept = out ? model_string(m, out, bytes) : "";
+    free(out);
+    return kept;
+}
+
 const char *ranks_say(struct model *m, const struct ranks *r)
 {
     return model_say(m, "%s %s", r->n == 1 ? "rank" : "ranks", ranks_numbers(m, r));

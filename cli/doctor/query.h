@@ -20,6 +20,8 @@ const char *ranks_say(struct model *m, const struct ranks *r);
 /* The first for one rank, the second for several: "waits", "wait". */
 const char *ranks_verb(const struct ranks *r, const char *one, const char *several);
 const char *ranks_numbers(struct model *m, const struct ranks *r);
+/* All of them as ranks_add_list reads them: "0-5,7". */
+const char *ranks_list(struct model *m, const struct ranks *r);
 
 /* Words, each once, in order of coming: hosts, names. */
 struct names {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "flight.h"
+#include "query.h"
 #include "read_hosts.h"
 #include "reader.h"
 
@@ -23,42 +24,53 @@ static bool sniff(const char *head, size_t bytes)
 
 /* ---- ncclras: how many ranks of a communicator have launched how many of each operation -------------------------------------------- */
 
+enum { TALLIES = 64 }; /* different counts of one operation; the lowest and the highest matter */
+
 struct tally {
-    int64_t count, ranks;
-    char listed[512];
+    int64_t count;
+    struct ranks ranks;
 };
 
-static void tally_rank(struct tally *t, int *n, int64_t count, int64_t rank)
+/* In order of count; when there are too many, what is in the middle goes together with its neighbour. */
+static void tally_rank(struct model *m, struct tally *t, int *n, int64_t count, int rank)
 {
     int i = 0;
-    while (i < *n && t[i].count != count)
+    while (i < *n && t[i].count < count)
         i++;
-    if (i == 16)
-        return;
-    if (i == *n)
-        t[(*n)++] = (struct tally){.count = count};
-    size_t used = strlen(t[i].listed);
-    t[i].ranks++;
-    if (used + 24 < sizeof t[i].listed)
-        snprintf(t[i].listed + used, sizeof t[i].listed - used, "%s%lld", used ? "," : "", (long long)rank);
+    bool there = i < *n && t[i].count == count, full = *n == TALLIES;
+    if (!there && full && i == TALLIES) { /* the highest so far: the last but one is given up for it */
+        for (int k = 0; k < t[TALLIES - 1].ranks.n; k++)
+            ranks_add(m, &t[TALLIES - 2].ranks, t[TALLIES - 1].ranks.v[k]);
+        i = TALLIES - 1;
+        t[i] = (struct tally){.count = count};
+    } else if (!there && full && i == 0) {
+        for (int k = 0; k < t[0].ranks.n; k++)
+            ranks_add(m, &t[1].ranks, t[0].ranks.v[k]);
+        t[0] = (struct tally){.count = count};
+    } else if (!there && !full) {
+        memmove(&t[i + 1], &t[i], (size_t)(*n - i) * sizeof *t);
+        t[i] = (struct tally){.count = count};
+        (*n)++;
+    }
+    ranks_add(m, &t[i].ranks, rank);
 }
 
 static void ras_operation(struct model *m, const char *file, const char *comm, json_t *ranks, const char *op)
 {
-    struct tally tallies[16];
+    struct tally tallies[TALLIES];
     int n = 0;
     json_t *r;
     size_t i;
     json_array_foreach(ranks, i, r)
-        tally_rank(tallies, &n, json_integer_value(json_object_get(json_object_get(r, "collective_counts"), op)), json_integer_value(json_object_get(r, "rank")));
+        tally_rank(m, tallies, &n, json_integer_value(json_object_get(json_object_get(r, "collective_counts"), op)), (int)json_integer_value(json_object_get(r, "rank")));
     for (int k = 0; n > 1 && k < n; k++) {
         struct fact f = fact_of(F_RAS_COUNT);
         f.file = file;
         f.name = comm;
         f.value = model_words(m, op);
         f.a = tallies[k].count;
-        f.b = tallies[k].ranks;
-        f.extra = model_words(m, tallies[k].listed);
+        f.b = tallies[k].ranks.n;
+        f.extra = ranks_list(m, &tallies[k].ranks);
         f.text = model_say(m, "%lld ranks have launched up to operation %lld of %s: %s", (long long)f.b, (long long)f.a, op, f.extra);
         model_add(m, &f);
     }
@@ -73,18 +85,25 @@ static void ras(struct model *m, const char *file, json_t *root)
         const char *hash = json_string_value(json_object_get(c, "hash"));
         const char *name = hash ? model_words(m, hash) : model_say(m, "%d", (int)i);
         json_t *ranks = json_object_get(c, "ranks");
-        json_object_foreach(json_object_get(json_array_get(ranks, 0), "collective_counts"), op, v)
-            ras_operation(m, file, name, ranks, op);
-        json_t *missing = json_object_get(c, "missing_ranks"), *r;
+        json_t *ops = json_object(), *one; /* that any rank has launched: one that is behind may lack some */
         size_t k;
+        json_array_foreach(ranks, k, one)
+            json_object_update(ops, json_object_get(one, "collective_counts"));
+        json_object_foreach(ops, op, v)
+            ras_operation(m, file, name, ranks, op);
+        json_decref(ops);
+        json_t *missing = json_object_get(c, "missing_ranks"), *r;
         json_array_foreach(missing, k, r) {
             bool dead = json_is_true(json_object_get(json_object_get(r, "status"), "considered_dead"));
             struct fact f = fact_of(F_RAS_MISSING);
             f.file = file;
             f.name = name;
             f.rank = (int)json_integer_value(json_object_get(r, "rank"));
+            const char *host = json_string_value(json_object_get(r, "host"));
+            f.host = host ? model_words(m, host) : "";
+            f.pid = json_is_integer(json_object_get(r, "pid")) ? json_integer_value(json_object_get(r, "pid")) : NOBODY;
             f.value = dead ? "dead" : "unresponsive";
-            f.text = model_say(m, "rank %d: %s", f.rank, f.value);
+            f.text = model_say(m, "rank %d%s%s: %s", f.rank, host ? " on " : "", host ? host : "", f.value);
             model_add(m, &f);
         }
     }

@@ -5,17 +5,6 @@
 
 #include "reader.h"
 
-static bool add(struct model *m, struct fact f)
-{
-    model_add(m, &f);
-    return true;
-}
-
-static const char *keep(struct model *m, struct span s)
-{
-    return model_string(m, s.p, s.n);
-}
-
 static bool killed(struct model *m, const struct line *l, const char *s)
 {
     struct span name;
@@ -25,9 +14,9 @@ static bool killed(struct model *m, const struct line *l, const char *s)
     struct fact f = fact_at(l, F_KILLED);
     f.rank = NOBODY;
     f.pid = pid;
-    f.name = keep(m, name);
+    f.name = span_words(m, name);
     f.value = has(s, "emory cgroup") || has(s, "CONSTRAINT_MEMCG") ? "cgroup" : "machine";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool xid(struct model *m, const struct line *l, const char *s)
@@ -39,9 +28,9 @@ static bool xid(struct model *m, const struct line *l, const char *s)
     const char *comma = strchr(word.p + word.n, ',');
     struct fact f = fact_at(l, F_XID);
     f.a = number;
-    f.name = keep(m, word);
+    f.name = span_words(m, word);
     f.value = comma ? model_words(m, skip_blanks(comma + 1)) : "";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* "0000:33:00.0" anywhere in the line. */
@@ -68,7 +57,7 @@ static bool amdgpu(struct model *m, const struct line *l, const char *s)
     struct fact f = fact_at(l, F_GPU_KERNEL);
     f.name = bus_id(m, s);
     f.value = kind;
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool pcie(struct model *m, const struct line *l, const char *s)
@@ -78,7 +67,7 @@ static bool pcie(struct model *m, const struct line *l, const char *s)
     struct fact f = fact_at(l, F_AER);
     f.name = bus_id(m, s);
     f.value = has(s, "Uncorrect") || has(s, "Fatal") ? "uncorrected" : "corrected";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool card(struct model *m, const struct line *l, const char *s)
@@ -90,7 +79,7 @@ static bool card(struct model *m, const struct line *l, const char *s)
     struct fact f = fact_at(l, F_LINK_EVENT);
     f.name = scan(s, "mlx5_core %w", &word) ? model_string(m, word.p, word.n - (word.p[word.n - 1] == ':')) : "";
     f.value = model_words(m, s);
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool cmdline(struct model *m, const struct line *l, const char *s)
@@ -99,7 +88,7 @@ static bool cmdline(struct model *m, const struct line *l, const char *s)
         return false;
     struct fact f = fact_at(l, F_CMDLINE);
     f.value = model_words(m, s);
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool read_line(struct model *m, struct context *c, const struct line *l)

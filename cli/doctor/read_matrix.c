@@ -94,7 +94,7 @@ static bool matrix_row(struct model *m, struct context *c, const struct line *l,
 {
     struct matrix_state *x = c->matrix;
     struct span at[COLUMNS + 8];
-    if (!x || x->columns == 0 || !(x->by_busid ? isxdigit((unsigned char)*s) : isalpha((unsigned char)*s)))
+    if (!x || x->columns == 0 || !(x->by_busid ? isxdigit((unsigned char)*skip_blanks(s)) : isalpha((unsigned char)*skip_blanks(s))))
         return false;
     int n = fields(s, x->tabs, at, COLUMNS + 8);
     if (n < x->columns + 1 || !is_device(x, at[0].p, at[0].n))

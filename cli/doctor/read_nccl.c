@@ -242,9 +242,6 @@ static bool state(struct model *m, const struct nccl_line *n)
     if (scan(n->msg, "Using network %w", &word)) {
         f = nccl_fact(n, F_NETWORK);
         f.name = model_string(m, word.p, word.n);
-    } else if (scan(n->msg, "Connected all %w", &word) || begins(n->msg, "Connected binomial trees")) {
-        f = nccl_fact(n, F_CONNECTED);
-        f.name = begins(n->msg, "Connected all") ? model_string(m, word.p, word.n) : "trees";
     } else if (begins(n->msg, "NUMA auto balancing enabled")) {
         f = nccl_fact(n, F_NUMA_BALANCE);
         f.pid = f.dev = NOBODY;

@@ -5,17 +5,6 @@
 
 #include "nccl.h"
 
-static const char *keep(struct model *m, struct span s)
-{
-    return model_string(m, s.p, s.n);
-}
-
-static bool add(struct model *m, struct fact f)
-{
-    model_add(m, &f);
-    return true;
-}
-
 /* "[0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>", or one without its number. */
 static void interfaces(struct model *m, const struct nccl_line *n, const char *list, const char *what)
 {
@@ -54,7 +43,7 @@ static void cards(struct model *m, const struct nccl_line *n, const char *list)
         struct fact f = nccl_fact(n, F_NIC);
         f.dev = NOBODY;
         f.pid = NOBODY;
-        f.name = keep(m, name);
+        f.name = span_words(m, name);
         f.value = memmem(kind.p, kind.n, "RoCE", 4) ? "RoCE" : "IB";
         f.a = port;
         f.b = index;
@@ -84,16 +73,16 @@ static bool chosen(struct model *m, const struct nccl_line *n)
         f.pid = NOBODY;
         f.dev = NOBODY;
         f.a = has(n->msg, "Enabled");
-        f.name = scan(n->msg, "'%t'", &name) ? keep(m, name) : "";
+        f.name = scan(n->msg, "'%t'", &name) ? span_words(m, name) : "";
         f.value = has(n->msg, "distance") ? "distance" : has(n->msg, "memory_peers") ? "module" : "";
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (scan(n->msg, "NCCL Dev %d IbDev%*GID %d (%t)", &a, &a, &name)) {
         struct fact f = nccl_fact(n, F_GID_USED);
         f.pid = NOBODY;
         f.a = a;
-        f.value = keep(m, name);
-        return add(m, f);
+        f.value = span_words(m, name);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -107,7 +96,7 @@ static bool mixed_counts(struct model *m, const struct nccl_line *n)
         f.a = least;
         f.b = most;
         f.c = has(n->msg, "Ignoring");
-        return add(m, f);
+        return fact_add(m, f);
     }
     return scan(n->msg, "Rank %d has %d local Net devices", &rank, &least) || begins(n->msg, "Local Net device counts");
 }
@@ -128,12 +117,12 @@ static bool completion(struct model *m, const struct nccl_line *n)
     f.b = vendor;
     f.value = model_string(m, peer.p, strcspn(peer.p, "<, "));
     if (scan(n->msg, "localGid %w", &gid))
-        f.name = keep(m, gid);
+        f.name = span_words(m, gid);
     if (scan(n->msg, "remoteGids%w", &gid) || scan(n->msg, "remoteGid %w", &gid))
-        f.extra = keep(m, gid);
+        f.extra = span_words(m, gid);
     if (scan(n->msg, "hca %w", &gid))
-        f.more = keep(m, gid);
-    return add(m, f);
+        f.more = span_words(m, gid);
+    return fact_add(m, f);
 }
 
 static int64_t errno_of(const char *words)
@@ -158,18 +147,30 @@ static bool verbs_call(struct model *m, const struct nccl_line *n)
         f.name = name;
         const char *with = strstr(n->msg, "error ");
         f.value = with ? model_words(m, with + 6) : "";
-        return add(m, f);
+        return fact_add(m, f);
     }
     struct fact f = nccl_fact(n, F_QUEUE_PAIR);
     f.a = scan(n->msg, "errno %d", &number) || scan(n->msg, "failed with %d", &number) || scan(n->msg, "failed with error %d", &number) ? number : errno_of(n->msg);
-    f.more = scan(n->msg, "failed with %t,", &s) || scan(n->msg, "failed with %t", &s) ? keep(m, s) : "";
+    f.more = scan(n->msg, "failed with %t,", &s) || scan(n->msg, "failed with %t", &s) ? span_words(m, s) : "";
     f.name = scan(n->msg, "on dev %w", &s) ? model_string(m, s.p, strcspn(s.p, ":, ")) : "";
     f.b = scan(n->msg, "local GID index %d", &number) ? number : NOBODY;
-    f.value = scan(n->msg, "local GID ::ffff:%w", &s) || scan(n->msg, "local GID %w", &s) ? keep(m, s) : "";
+    f.value = scan(n->msg, "local GID ::ffff:%w", &s) || scan(n->msg, "local GID %w", &s) ? span_words(m, s) : "";
     if (begins(f.value, "index"))
-        f.value = scan(strstr(n->msg, "index") + 1, "local GID %w", &s) ? keep(m, s) : "";
-    f.extra = scan(n->msg, "remote GID ::ffff:%w", &s) || scan(n->msg, "remote GID %w", &s) ? keep(m, s) : "";
-    return add(m, f);
+        f.value = scan(strstr(n->msg, "index") + 1, "local GID %w", &s) ? span_words(m, s) : "";
+    f.extra = scan(n->msg, "remote GID ::ffff:%w", &s) || scan(n->msg, "remote GID %w", &s) ? span_words(m, s) : "";
+    return fact_add(m, f);
+}
+
+static bool rdma_warned(struct model *m, const struct nccl_line *n)
+{
+    bool gid = has(n->msg, "async event") && has(n->msg, "GID table change"), types = has(n->msg, "incompatible devices") || has(n->msg, "NICs of only one link type");
+    if (!gid && !types)
+        return false;
+    struct fact f = nccl_fact(n, gid ? F_GID_CHANGED : F_LINK_TYPES);
+    struct span s;
+    f.pid = f.dev = NOBODY;
+    f.name = types ? model_words(m, n->msg) : scan(n->msg, "NET/IB : %w", &s) && memchr(s.p, ':', s.n) ? span_words(m, s) : "";
+    return fact_add(m, f);
 }
 
 static bool rdma(struct model *m, const struct nccl_line *n)
@@ -181,24 +182,27 @@ static bool rdma(struct model *m, const struct nccl_line *n)
     if (scan(n->msg, "Unable to open device %w", &s)) {
         struct fact f = nccl_fact(n, F_NIC_GONE);
         f.pid = f.dev = NOBODY;
-        f.name = keep(m, s);
-        return add(m, f);
+        f.name = span_words(m, s);
+        return fact_add(m, f);
     }
-    if (scan(n->msg, "collective mismatch error, local size %d remote size %d", &a, &b) || scan(n->msg, "message truncated : receiving %d bytes instead of %d", &a, &b)) {
+    b = NOBODY;
+    if (scan(n->msg, "collective mismatch error, local size %d remote size %d", &a, &b) || scan(n->msg, "essage truncated : receiving %d bytes instead of %d", &a, &b) || scan(n->msg, "essage truncated : received %d bytes instead of %d", &a, &b) ||
+        scan(n->msg, "incorrect receive info: size %d", &a)) {
         struct fact f = nccl_fact(n, F_SIZES_DIFFER);
         f.a = a;
         f.b = b;
+        f.name = begins(n->msg, "Message truncated") ? "joining" : b == NOBODY ? "receive" : "";
         f.value = scan(n->msg, "peer %w", &s) ? model_string(m, s.p, strcspn(s.p, "< ")) : "";
-        return add(m, f);
+        return fact_add(m, f);
     }
-    if (has(n->msg, "async event") && (has(n->msg, "port error") || has(n->msg, "fatal"))) {
+    if (has(n->msg, "async event") && (has(n->msg, "port error") || (has(n->msg, "fatal") && !has(n->msg, "non-fatal")) || has(n->msg, "catastrophic"))) {
         struct fact f = nccl_fact(n, F_LINK_EVENT);
         f.pid = NOBODY;
         f.value = model_words(m, n->msg);
-        f.name = scan(n->msg, "NET/IB : %w", &s) && memchr(s.p, ':', s.n) ? keep(m, s) : "";
-        return add(m, f);
+        f.name = scan(n->msg, "NET/IB : %w", &s) && memchr(s.p, ':', s.n) ? span_words(m, s) : "";
+        return fact_add(m, f);
     }
-    return false;
+    return rdma_warned(m, n);
 }
 
 /* ---- sockets -------------------------------------------------------------------------------------------------------- */
@@ -224,10 +228,10 @@ static bool connect_failed(struct model *m, const struct nccl_line *n)
     f.value = model_string(m, peer.p, strcspn(peer.p, "< "));
     f.a = port;
     f.b = given_up;
-    f.name = keep(m, words);
+    f.name = span_words(m, words);
     f.extra = what;
     f.more = "nccl";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool bootstrap_said(struct model *m, const struct nccl_line *n)
@@ -241,21 +245,31 @@ static bool bootstrap_said(struct model *m, const struct nccl_line *n)
     } else if (scan(n->msg, "Mismatched NCCL version detected : rank %d version %w rank %d version %w", &a, &v, &b, &w)) {
         f = nccl_fact(n, F_VERSIONS_SAID);
         f.rank = (int)a;
-        f.value = keep(m, v);
+        f.value = span_words(m, v);
         f.peer = (int)b;
-        f.extra = keep(m, w);
+        f.extra = span_words(m, w);
     } else if (scan(n->msg, "Duplicate GPU detected : rank %d and rank %d both on CUDA device %w", &a, &b, &v)) {
         f = nccl_fact(n, F_SAME_GPU);
         f.pid = f.dev = NOBODY;
         f.rank = (int)a;
         f.peer = (int)b;
-        f.name = keep(m, v);
+        f.name = span_words(m, v);
     } else if (begins(n->msg, "Multiple Ranks are using the same GPU")) {
         f = nccl_fact(n, F_SAME_GPU);
     } else if (scan(n->msg, "rank %d of %d ranks has already checked in", &a, &b)) {
         f = nccl_fact(n, F_SAME_RANK);
         f.rank = (int)a;
         f.a = b;
+    } else if (scan(n->msg, "mismatch in info from procs, nranks %d vs %d", &a, &b) || scan(n->msg, "mismatch in rank count from procs %d : %d", &a, &b)) {
+        f = nccl_fact(n, F_WORLD_DIFFERS);
+        f.a = a;
+        f.b = b;
+    } else if (n->warn && (has(n->msg, "Invalid NCCL_COMM_ID") || scan(n->msg, "Call to bind failed : %t", &v))) {
+        f = nccl_fact(n, F_BIND_FAILED);
+        f.name = has(n->msg, "Invalid NCCL_COMM_ID") ? "format" : span_words(m, v);
+    } else if (has(n->msg, "Mismatched collective detected")) {
+        f = nccl_fact(n, F_CALLS_DIFFER);
+        f.rank = scan(n->msg, "around rank %d", &a) ? (int)a : NOBODY;
     } else if (has(n->msg, "no socket interface found") || has(n->msg, "No usable listening interface") || has(n->msg, "No interface found in the same subnet")) {
         f = nccl_fact(n, F_CONNECT);
         f.name = "no interface";
@@ -269,7 +283,7 @@ static bool bootstrap_said(struct model *m, const struct nccl_line *n)
     } else {
         return false;
     }
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* ---- memory, GPUs, plugins --------------------------------------------------------------------------------------------- */
@@ -288,12 +302,12 @@ static bool shared_memory(struct model *m, const struct nccl_line *n)
     if (!what)
         return false;
     struct fact f = nccl_fact(n, F_SHM);
-    f.name = begins(path.p, "/") ? keep(m, path) : "";
+    f.name = begins(path.p, "/") ? span_words(m, path) : "";
     f.a = bytes;
-    f.value = scan(n->msg, "error: %t(", &words) ? keep(m, words) : "";
+    f.value = scan(n->msg, "error: %t(", &words) ? span_words(m, words) : "";
     f.b = scan(n->msg, "error: %*(%d)", &number) ? number : errno_of(n->msg);
     f.extra = what;
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool gpu(struct model *m, const struct nccl_line *n)
@@ -303,16 +317,21 @@ static bool gpu(struct model *m, const struct nccl_line *n)
     if (scan(n->msg, "Failed to bind NVLink SHARP (NVLS) Multicast memory of size %d : %t", &a, &words)) {
         struct fact f = nccl_fact(n, F_NVLS);
         f.a = a;
-        f.name = keep(m, words);
-        return add(m, f);
+        f.name = span_words(m, words);
+        return fact_add(m, f);
+    }
+    if (has(n->where, "nvls") && scan(n->msg, "failure%*'%t'", &words)) { /* what fails there is multicast memory */
+        struct fact f = nccl_fact(n, F_NVLS);
+        f.name = span_words(m, words);
+        return fact_add(m, f);
     }
     if (!scan(n->msg, "Cuda failure%*'%t'", &words) && !scan(n->msg, "HIP failure%*'%t'", &words))
         return false;
     struct fact f = nccl_fact(n, F_GPU_FAILURE);
-    f.name = keep(m, words);
+    f.name = span_words(m, words);
     f.extra = n->where;
     f.value = "nccl";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 static bool plugin(struct model *m, const struct nccl_line *n)
@@ -323,19 +342,19 @@ static bool plugin(struct model *m, const struct nccl_line *n)
     struct fact f = nccl_fact(n, F_PLUGIN);
     f.pid = f.dev = NOBODY;
     if (scan(n->msg, "Failed to find %w symbol", &name))
-        f.a = 1, f.name = keep(m, name);
+        f.a = 1, f.name = span_words(m, name);
     else if (scan(n->msg, "Could not find: %w", &name))
-        f.a = 0, f.name = keep(m, name);
+        f.a = 0, f.name = span_words(m, name);
     else if (scan(n->msg, "Plugin load returned %*: %w", &name))
-        f.a = 0, f.name = keep(m, name);
+        f.a = 0, f.name = span_words(m, name);
     else if (scan(n->msg, "No plugin found (%t)", &name))
-        f.a = 0, f.name = keep(m, name);
+        f.a = 0, f.name = span_words(m, name);
     else if (scan(n->msg, "loaded external network plugin %w", &name) || scan(n->msg, "Assigned NET plugin %w", &name))
-        f.a = 2, f.name = keep(m, name);
+        f.a = 2, f.name = span_words(m, name);
     else
         return false;
     f.value = model_words(m, n->msg);
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* The plugin that carries NCCL over libfabric (aws-ofi-nccl). */
@@ -350,7 +369,7 @@ static bool over_libfabric(struct model *m, const struct nccl_line *n)
     f.a = code < 0 ? -code : code;
     f.extra = has(n->msg, "completed with error") ? "completion" : "setup";
     f.value = "NET/OFI";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 bool nccl_network(struct model *m, const struct nccl_line *n)

@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_peers.c - Gloo, UCX, libfabric, Horovod and MPI: lines that name an address, a size or who is missing. */
+/* read_peers.c - Gloo, UCX, libfabric, Horovod, MPI and Ray: lines that name an address, a size or who is missing. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "reader.h"
-
-static bool add(struct model *m, struct fact f)
-{
-    model_add(m, &f);
-    return true;
-}
-
-static const char *keep(struct model *m, struct span s)
-{
-    return model_string(m, s.p, s.n);
-}
 
 /* ---- Gloo -------------------------------------------------------------------------------------------------------------------- */
 
@@ -26,27 +15,27 @@ static bool gloo_connection(struct model *m, const struct line *l, const char *s
     if (scan(s, "Connection closed by peer [%t]:%d", &host, &port) || scan(s, "Read error [%t]:%d: %t", &host, &port, &words) ||
         scan(s, "writev [%t]:%d: %t", &host, &port, &words)) {
         f = fact_at(l, F_PEER_CLOSED);
-        f.value = keep(m, host);
+        f.value = span_words(m, host);
         f.a = port;
         f.name = has(s, "closed by peer") ? "closed" : "reset";
         f.more = "gloo";
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (scan(s, "connect [%t]:%d: %t", &host, &port, &words) || scan(s, "SO_ERROR: %t, remote=[%t]:%d", &words, &host, &port)) {
         f = fact_at(l, F_CONNECT);
-        f.value = keep(m, host);
+        f.value = span_words(m, host);
         f.a = port;
-        f.name = keep(m, words);
+        f.name = span_words(m, words);
         f.extra = "connect";
         f.b = 1;
         f.more = "gloo";
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (scan(s, "Timed out waiting %dms for %w", &ms, &words) || scan(s, "Timed out waiting %d ms for %w", &ms, &words)) {
         f = fact_at(l, F_GLOO_TIMEOUT);
         f.a = ms;
-        f.value = keep(m, words);
-        return add(m, f);
+        f.value = span_words(m, words);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -58,19 +47,50 @@ static bool gloo_setup(struct model *m, const struct line *l, const char *s)
     struct fact f;
     if (scan(s, "Unable to find address for: %w", &name) || scan(s, "Unable to find address for %w", &name)) {
         f = fact_at(l, F_GLOO_ADDRESS);
-        f.name = keep(m, name);
-        return add(m, f);
+        f.name = span_words(m, name);
+        return fact_add(m, f);
     }
     if (has(s, "Unable to resolve hostname to a")) {
         f = fact_at(l, F_GLOO_ADDRESS);
         f.value = "loopback";
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (scan(s, "op.preamble.length <= op.nbytes. %d vs %d", &a, &b) || has(s, "GLOO_ENFORCE_EQ(rv, nbytes)")) {
         f = fact_at(l, F_GLOO_SIZES);
         f.a = a;
         f.b = b;
-        return add(m, f);
+        return fact_add(m, f);
+    }
+    return false;
+}
+
+static bool gloo_meets(struct model *m, const struct line *l, const char *s)
+{
+    struct span host, words;
+    int64_t a, b, port = 0;
+    struct fact f;
+    if (scan(s, "ss1.ss_family == ss2.ss_family. %d vs %d", &a, &b)) {
+        f = fact_at(l, F_FAMILIES);
+        f.a = a;
+        f.b = b;
+        return fact_add(m, f);
+    }
+    if (scan(s, "Rank %d is NOT connected to: [%t]", &a, &words)) {
+        f = fact_at(l, F_UNCONNECTED);
+        f.rank = (int)a;
+        f.name = span_words(m, words);
+        return fact_add(m, f);
+    }
+    if (scan(s, "failed to connect, willRetry=%d", &a) && scan(s, "remote=[%t]:%d", &host, &port)) {
+        f = fact_at(l, F_CONNECT);
+        f.rank = scan(s, "rank=%d,", &b) ? (int)b : f.rank;
+        f.value = span_words(m, host);
+        f.a = port;
+        f.name = scan(s, "error=SO_ERROR: %t,", &words) || scan(s, "error=%t,", &words) ? span_words(m, words) : "";
+        f.extra = "connect";
+        f.b = a == 0;
+        f.more = "gloo";
+        return fact_add(m, f);
     }
     return false;
 }
@@ -90,8 +110,8 @@ static bool others(struct model *m, const struct line *l, const char *s)
             from--;
         f = fact_at(l, F_STALLED_OPS);
         f.name = model_string(m, from, (size_t)(end - from));
-        f.value = keep(m, ranks);
-        return add(m, f);
+        f.value = span_words(m, ranks);
+        return fact_add(m, f);
     }
     if (has(s, "UCX ") && has(s, "ERROR")) {
         const char *words = strstr(s, "ERROR");
@@ -102,9 +122,9 @@ static bool others(struct model *m, const struct line *l, const char *s)
             struct fact r = fact_at(l, F_REGISTER);
             r.name = scan(s, "ibv_%t(", &name) ? model_say(m, "ibv_%.*s", (int)name.n, name.p) : "ibv_create_cq";
             r.value = "Cannot allocate memory";
-            return add(m, r);
+            return fact_add(m, r);
         }
-        return add(m, f);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -130,7 +150,7 @@ static bool libfabric(struct model *m, const struct line *l, const char *s)
     f.value = memory ? "Cannot allocate memory" : model_string(m, provider.p, provider.n);
     f.a = memory ? 0 : number;
     f.extra = memory ? "" : none ? "setup" : "completion";
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* "[n3:10233] MCW rank 0 bound to socket 0[core 0[hwt 0-1]]: [BB/../..][../..]" */
@@ -146,12 +166,41 @@ static bool binding(struct model *m, const struct line *l, const char *s)
             f.a++;
     f.value = "mpi";
     f.host = s[0] == '[' ? model_string(m, s + 1, strcspn(s + 1, ":]")) : f.host;
-    return add(m, f);
+    return fact_add(m, f);
+}
+
+/* Open MPI's two texts, of several lines each, and what vLLM says of nodes. */
+static bool launchers(struct model *m, const struct line *l, const char *s)
+{
+    struct span address;
+    int64_t a = 0, b = 0;
+    struct fact f;
+    if (scan(s, "Source IP of socket: %w", &address) || has(s, "detected an inbound MPI TCP connection request from a peer")) {
+        f = fact_at(l, F_UNEXPECTED_PEER);
+        f.value = has(s, "Source IP") ? span_words(m, address) : "";
+        return fact_add(m, f);
+    }
+    if (has(s, "There are not enough slots available in the system")) {
+        f = fact_at(l, F_NO_SLOTS);
+        f.a = scan(s, "satisfy the %d", &a) ? a : 0;
+        return fact_add(m, f);
+    }
+    if (has(s, "should have a unique IP address") && scan(s, "Got %d nodes", &a) && scan(s, "and %d unique IP", &b)) {
+        f = fact_at(l, F_ONE_ADDRESS);
+        f.a = a;
+        f.b = b;
+        return fact_add(m, f);
+    }
+    return false;
 }
 
 static bool read_line(struct model *m, struct context *c, const struct line *l)
 {
     const char *s = l->text;
+    if ((has(s, "ss_family") || has(s, "NOT connected to") || has(s, "willRetry")) && gloo_meets(m, l, s))
+        return true;
+    if ((has(s, "MPI") || has(s, "Source IP") || has(s, "slots available") || has(s, "unique IP")) && launchers(m, l, s))
+        return true;
     if ((has(s, "[") && (gloo_connection(m, l, s))) || (has(s, "loo") && gloo_setup(m, l, s)) || (has(s, "Unable to ") && gloo_setup(m, l, s)))
         return true;
     if (has(s, "Timed out waiting") && gloo_connection(m, l, s))

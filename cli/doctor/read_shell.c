@@ -206,6 +206,20 @@ static void hopes(struct model *m, const struct line *l, const char *s)
     }
 }
 
+/* Variables of Slurm that are read: $SLURM_NAME, ${SLURM_NAME...}, environ["SLURM_NAME"]. */
+static void asked(struct model *m, const struct line *l, const char *s)
+{
+    for (const char *p = s; (p = strstr(p, "SLURM_")); p += 6) {
+        size_t n = strspn(p, NAME);
+        bool read = p > s && strchr("${\"'", p[-1]) && (p[-1] == '$' || p[-1] == '{' || has(s, "environ") || has(s, "getenv"));
+        if (!read)
+            continue;
+        struct fact f = fact_at(l, F_ASKED);
+        f.name = model_string(m, p, n);
+        model_add(m, &f);
+    }
+}
+
 static bool one_command(struct model *m, struct shell_state *st, const struct line *l, const char *s)
 {
     int count = 0;
@@ -313,6 +327,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     struct line at = *l;
     at.number = st->first_line;
     at.raw = st->used_lines > 1 ? model_words(m, st->joined) : l->raw;
+    asked(m, &at, st->joined);
     if (python(m, &at, st->joined) || yaml(m, st, &at, st->joined) || (may_be_config(st->joined) && shell_config(m, &at, st->joined)))
         return true;
     return commands(m, st, &at, st->joined);

@@ -19,17 +19,6 @@ struct system_state {
     int name_count, gpu;
 };
 
-static bool add(struct model *m, struct fact f)
-{
-    model_add(m, &f);
-    return true;
-}
-
-static const char *keep(struct model *m, struct span s)
-{
-    return model_string(m, s.p, s.n);
-}
-
 /* ---- PCIe ------------------------------------------------------------------------------------------------------------------------- */
 
 static bool lspci(struct model *m, struct system_state *st, const struct line *l, const char *s)
@@ -45,7 +34,7 @@ static bool lspci(struct model *m, struct system_state *st, const struct line *l
     f.name = model_words(m, st->bridge);
     f.a = has(s, "ReqRedir+");
     f.b = has(s, "CmpltRedir+");
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* ---- names and addresses ------------------------------------------------------------------------------------------------------------- */
@@ -80,7 +69,7 @@ static bool hosts_file(struct model *m, struct system_state *st, const struct li
         f.name = model_string(m, p, k);
         f.value = model_string(m, s, n);
         f.extra = resolver ? "resolver" : "hosts";
-        add(m, f);
+        fact_add(m, f);
         any = true;
         p += k;
     }
@@ -103,7 +92,7 @@ static bool ip_addr(struct model *m, const struct line *l, const char *s)
         struct fact f = fact_at(l, F_INTERFACE);
         f.name = model_string(m, s, strcspn(s, "@ \t"));
         f.value = model_string(m, a, k);
-        return add(m, f);
+        return fact_add(m, f);
     }
     int64_t mtu;
     const char *flags = strstr(s, ": <"), *name = s + (isdigit((unsigned char)*s) ? strcspn(s, " ") + 1 : 0); /* the number may have been taken for a task's */
@@ -120,8 +109,8 @@ static bool ip_addr(struct model *m, const struct line *l, const char *s)
         const char *last = strrchr(s, ' ');
         struct fact f = fact_at(l, F_INTERFACE);
         f.name = last ? model_words(m, last + 1) : "";
-        f.value = keep(m, addr);
-        return add(m, f);
+        f.value = span_words(m, addr);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -132,20 +121,20 @@ static bool network_answers(struct model *m, struct system_state *st, const stru
     int64_t port;
     if (scan(s, "Connection to %w %d port %*succeeded", &addr, &port)) {
         struct fact f = fact_at(l, F_REACHED);
-        f.value = keep(m, addr);
+        f.value = span_words(m, addr);
         f.a = port;
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (begins(s, "RTNETLINK answers: Network is unreachable") && scan(st->command, "ip route get %w", &addr)) {
         struct fact f = fact_at(l, F_NO_ROUTE);
-        f.value = keep(m, addr);
-        f.extra = scan(st->command, "oif %w", &dev) ? keep(m, dev) : "";
-        return add(m, f);
+        f.value = span_words(m, addr);
+        f.extra = scan(st->command, "oif %w", &dev) ? span_words(m, dev) : "";
+        return fact_add(m, f);
     }
     if (has(st->command, "firewall-cmd --list") && isdigit((unsigned char)*s) && strchr(s, '/')) {
         struct fact f = fact_at(l, F_FIREWALL);
         f.value = model_words(m, s);
-        return add(m, f);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -160,7 +149,7 @@ static bool speeds(struct model *m, struct system_state *st, const struct line *
     f.name = model_words(m, st->names[st->answers]);
     f.a = v;
     st->answers++;
-    return add(m, f);
+    return fact_add(m, f);
 }
 
 /* ---- GPUs, services, limits ------------------------------------------------------------------------------------------------------------- */
@@ -180,24 +169,24 @@ static bool gpus(struct model *m, struct system_state *st, const struct line *l,
         f.a = link;
         f.b = !has_nocase(s, "inactive");
         f.x = scan(strchr(s, ':'), ": %f", &rate) ? rate : 0;
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (has(st->command, "nvidia-smi") && begins(s, "State") && scan(s, "State : %t", &words)) {
         struct fact f = fact_at(l, F_GPU_FABRIC);
-        f.value = keep(m, words);
-        return add(m, f);
+        f.value = span_words(m, words);
+        return fact_add(m, f);
     }
     if (begins(s, "Memory access fault by GPU node-") || begins(s, "HW Exception by GPU node-")) { /* of ROCm's runtime, at the end of a process */
         struct fact f = fact_at(l, F_GPU_FAILURE);
         f.name = model_words(m, s);
         f.value = "program";
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (scan(s, "Test CUDA failure%*'%t'", &words) || scan(s, "Test HIP failure%*'%t'", &words) || scan(s, "CUDA error: %t", &words)) {
         struct fact f = fact_at(l, F_GPU_FAILURE);
-        f.name = keep(m, words);
+        f.name = span_words(m, words);
         f.value = "program";
-        return add(m, f);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -210,7 +199,7 @@ static bool limits(struct model *m, const struct line *l, const char *s)
         struct fact f = fact_at(l, F_LIMIT);
         f.name = "memlock";
         f.a = span_is(v, "unlimited") ? -1 : strtoll(v.p, NULL, 10) / (begins(s, "Max") ? 1024 : 1);
-        return add(m, f);
+        return fact_add(m, f);
     }
     static const struct { const char *words, *name; } more[] = {{"open files %*) %w", "nofile"}, {"max user processes %*) %w", "nproc"}, {"-n: file descriptors %w", "nofile"}, {"-u: processes %w", "nproc"},
                                                                 {"-l: locked-in-memory size (kbytes) %w", "memlock"}, {"locked memory(kbytes) %w", "memlock"}, {"nofiles %w", "nofile"}, {"Max open files %w", "nofile"}, {"Max processes %w", "nproc"}};
@@ -219,9 +208,23 @@ static bool limits(struct model *m, const struct line *l, const char *s)
             struct fact f = fact_at(l, F_LIMIT);
             f.name = more[i].name;
             f.a = span_is(v, "unlimited") ? -1 : strtoll(v.p, NULL, 10);
-            return add(m, f);
+            return fact_add(m, f);
         }
     return false;
+}
+
+/* "nvidia_peermem         16384  0", a line of lsmod; the modules that let a card reach a GPU. */
+static bool module(struct model *m, const struct line *l, const char *s)
+{
+    static const char *const names[] = {"nvidia_peermem ", "nv_peer_mem ", "ib_peer_mem "};
+    bool one = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        one = one || begins(s, names[i]);
+    if (!one || !isdigit((unsigned char)*skip_blanks(s + strcspn(s, " "))))
+        return false;
+    struct fact f = fact_at(l, F_MODULE);
+    f.name = model_string(m, s, strcspn(s, " "));
+    return fact_add(m, f);
 }
 
 static bool answers(struct model *m, struct system_state *st, const struct line *l, const char *s)
@@ -230,10 +233,10 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
     int64_t kib;
     if (has(st->command, "systemctl is-active") && scan(st->command, "is-active %w", &v)) {
         struct fact f = fact_at(l, F_SERVICE);
-        f.name = keep(m, v);
+        f.name = span_words(m, v);
         f.value = model_words(m, s);
         st->command[0] = 0;
-        return add(m, f);
+        return fact_add(m, f);
     }
     /* "$(hostname) $(ulimit -l)" of several hosts */
     if (has(st->command, "ulimit -l")) {
@@ -248,18 +251,18 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
         f.a = begins(number, "unlimited") ? -1 : kib;
         if (!alone)
             f.host = model_string(m, s, n);
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (has(st->command, "stat -f") && has(st->command, "/dev/shm") && st->answers == 0 && !s[strspn(s, "0123456789abcdefx")]) {
         struct fact f = fact_at(l, F_SHM_ID);
         f.name = model_words(m, s);
         st->answers++;
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (strlen(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && !s[strspn(s, "0123456789abcdef-")]) {
         struct fact f = fact_at(l, F_BOOT_ID);
         f.name = model_words(m, s);
-        return add(m, f);
+        return fact_add(m, f);
     }
     if (has(s, "/dev/shm") && (begins(s, "tmpfs") || begins(s, "shm"))) { /* df: file system, blocks, used, free */
         struct fact f = fact_at(l, F_DISK);
@@ -273,7 +276,7 @@ static bool answers(struct model *m, struct system_state *st, const struct line 
         f.name = "/dev/shm";
         f.a = whole(all * scale);
         f.b = whole(left * (u[2] == 'G' ? 1 << 20 : u[2] == 'M' ? 1 << 10 : 1));
-        return add(m, f);
+        return fact_add(m, f);
     }
     return false;
 }
@@ -305,7 +308,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         return false; /* the command itself may say how a job is started */
     }
     return lspci(m, st, l, s) || gpus(m, st, l, s) || network_answers(m, st, l, s) ||
-           speeds(m, st, l, s) || limits(m, l, s) || answers(m, st, l, s) || ip_addr(m, l, s) || hosts_file(m, st, l, s);
+           speeds(m, st, l, s) || limits(m, l, s) || module(m, l, s) || answers(m, st, l, s) || ip_addr(m, l, s) || hosts_file(m, st, l, s);
 }
 
 static void end(struct model *m, struct context *c, const char *file)

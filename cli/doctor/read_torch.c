@@ -162,6 +162,22 @@ static bool store(struct model *m, const struct torch_line *t)
     return false;
 }
 
+/* Who made no id, and who waits for it: "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store ..." */
+static bool unique_id(struct model *m, const struct torch_line *t)
+{
+    int64_t mine, theirs;
+    struct span word;
+    if (!scan(t->msg, "[%d] is setting up NCCL communicator and retr%*from [%d]", &mine, &theirs))
+        return false;
+    struct fact f = torch_fact(t, F_NO_ID);
+    f.rank = (int)mine;
+    f.peer = (int)theirs;
+    f.value = scan(t->msg, "by key '%t'", &word) ? model_string(m, word.p, word.n) : "";
+    f.name = scan(t->msg, "got error: %t.", &word) || scan(t->msg, "got error: %t", &word) ? model_string(m, word.p, word.n) : "no answer";
+    model_add(m, &f);
+    return true;
+}
+
 /* What follows a first failure and is never its cause; of the store's, who is gone is kept. */
 static bool secondary(struct model *m, const struct torch_line *t)
 {
@@ -267,7 +283,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     if (!has(l->text, "ank") && !has(l->text, "NCCL") && !has(l->text, "PG ") && !has(l->text, "ocket") && !has(l->text, "joined") && !has(l->text, "watchdog"))
         return false;
     struct torch_line t = torch_line(m, l);
-    return watchdog(m, &t) || progress(m, &t) || heartbeat(m, &t) || store(m, &t) || wrapper(m, &t) || monitored(m, &t) || secondary(m, &t);
+    return watchdog(m, &t) || progress(m, &t) || heartbeat(m, &t) || unique_id(m, &t) || store(m, &t) || wrapper(m, &t) || monitored(m, &t) || secondary(m, &t);
 }
 
 const struct reader reader_torch = {.name = "output of PyTorch", .line = read_line, .end = torch_ends_file};

@@ -54,6 +54,19 @@ struct reader {
 /* A fact at this line, with its owner. */
 struct fact fact_at(const struct line *l, enum fact_kind kind);
 
+/* Give it to the model; true, since the line was known. */
+static inline bool fact_add(struct model *m, struct fact f)
+{
+    model_add(m, &f);
+    return true;
+}
+
+/* What was found in a line, as a string of the model. */
+static inline const char *span_words(struct model *m, struct span s)
+{
+    return model_string(m, s.p, s.n);
+}
+
 /* Strip prefixes and colour from `text` (in place), and say who spoke. */
 void line_strip(char *text, struct context *c, struct line *l, struct model *m);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interfaces.h"
 #include "rule.h"
 
 static bool is_loopback(const char *a)
@@ -11,9 +12,10 @@ static bool is_loopback(const char *a)
     return begins(a, "127.") || same_text(a, "::1");
 }
 
+/* On a bridge of this host alone: by the kind of interface, or by the network that Docker and libvirt give theirs. */
 static bool is_docker(const struct fact *f)
 {
-    return begins(f->name, "docker") || begins(f->name, "br-") || begins(f->name, "virbr") || begins(f->name, "veth") || begins(f->value, "172.17.") || begins(f->value, "192.168.122.");
+    return (interface_is_virtual(f->name) && !is_loopback(f->value)) || begins(f->value, "172.17.") || begins(f->value, "192.168.122.");
 }
 
 /* ---- two hosts offer one address ------------------------------------------------------------------------------------------------------ */

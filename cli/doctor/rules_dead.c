@@ -78,7 +78,7 @@ static bool is_memory(const char *words)
 void rule_gpu_call_failed(struct judge *j)
 {
     EACH_FACT(j->m, F_GPU_FAILURE, g) {
-        if (has(g->name, "not yet initialized") || has(g->name, "system not ready"))
+        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources")) /* other rules know these */
             continue;
         bool memory = is_memory(g->name);
         struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", Who_says(j->m, g),
@@ -214,7 +214,7 @@ void rule_exception(struct judge *j)
     if (!first)
         return;
     bool waited = fact_seen(j->m, F_WATCHDOG) || fact_seen(j->m, F_PEER_CLOSED) || fact_seen(j->m, F_CONNECT) || fact_seen(j->m, F_EXIT) || fact_seen(j->m, F_OP);
-    const char *who = raised.n ? model_say(j->m, "R%s", ranks_say(j->m, &raised) + 1) : "A rank";
+    const char *who = raised.n ? Ranks_say(j->m, &raised) : "A rank";
     struct finding *f = find(j, waited ? CAUSE - 10 : LIKELY - 5, waited ? 0.8 : 0.65, "%s ended with %s%s%s", who, first->name, *first->extra ? " at " : "", first->extra);
     explain(j, f, "It says: %s. What the others report comes after it: they wait for a rank that is no longer there.", first->value);
     evidence(f, first);

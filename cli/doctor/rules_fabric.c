@@ -160,6 +160,37 @@ void rule_port_down(struct judge *j)
     remedy(j, f, "cable, transceiver, switch port: ibstat, `mlxlink -d DEVICE -c`, `dmesg | grep mlx5`; `NCCL_IB_TIMEOUT=22` outlives short flaps");
 }
 
+void rule_gid_changed(struct judge *j)
+{
+    const struct fact *g = first_of(j->m, F_GID_CHANGED);
+    if (!g)
+        return;
+    struct finding *f = find(j, LIKELY - 15, 0.6, "The addresses (GID table) of %s%s%s changed while the job ran", *g->name ? g->name : "a card", *g->host ? " on " : "", g->host);
+    explain(j, f, "An interface got or lost an address: DHCP, NetworkManager, a container that was started. What was chosen by index before may be another address now, and connections that are made later fail.");
+    evidence(f, g);
+    EACH_FACT(j->m, F_COMPLETION, c)
+        evidence(f, c);
+    remedy(j, f, "keep such services from the cards' interfaces: `nmcli device set NAME managed no`; `show_gids` before and after");
+}
+
+/* InfiniBand and RoCE do not talk to each other. */
+void rule_link_types(struct judge *j)
+{
+    const struct fact *t = first_of(j->m, F_LINK_TYPES);
+    if (!t)
+        return;
+    struct names ib = {0};
+    EACH_FACT(j->m, F_NIC, n)
+        if (same_text(n->value, "IB"))
+            names_add(j->m, &ib, n->name);
+    struct finding *f = find(j, CAUSE, 0.9, "A card of InfiniBand was to be connected with one of RoCE%s%s", *t->host ? ", says " : "", t->host);
+    explain(j, f, "It says: %s. Cards are paired by their order, and on some hosts a card of the other type stands at that place.", t->name);
+    evidence(f, t);
+    EACH_FACT(j->m, F_NIC, n)
+        evidence(f, n);
+    remedy(j, f, "name cards of one type, on all hosts: `export NCCL_IB_HCA==%s`; `ibv_devinfo | grep -E 'hca_id|link_layer'` shows which is which", ib.n ? names_say(j->m, &ib) : "mlx5_0,mlx5_1");
+}
+
 void rule_ucx(struct judge *j)
 {
     const struct fact *u = first_of(j->m, F_UCX);
@@ -287,6 +318,22 @@ static void tell_cards(struct judge *j, struct finding *f)
         }
 }
 
+/* The module that lets a card reach a GPU, where somebody listed it. */
+static const struct fact *module_at(const struct model *m, const char *host)
+{
+    EACH_FACT(m, F_MODULE, k)
+        if (!*host || !*k->host || same_text(k->host, host))
+            return k;
+    return NULL;
+}
+
+static void tell_module(struct judge *j, struct finding *f, const struct fact *loaded)
+{
+    if (loaded)
+        explain(j, f, "%s is loaded there and yet not used: it is not registered with the RDMA stack that runs (built against another OFED or kernel), or the distance between GPU and card is more than NCCL_NET_GDR_LEVEL allows.", loaded->name);
+    evidence(f, loaded);
+}
+
 static void tell_remedies(struct judge *j, struct finding *f, const char *host)
 {
     bool amd = false;
@@ -311,12 +358,15 @@ void rule_gpudirect_one_sided(struct judge *j)
     if (a == hosts.n || b == hosts.n)
         return;
     struct gdr on = all[a], off = all[b];
-    struct finding *f = find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s: the peer-memory module (nvidia-peermem, nv_peer_mem) is not there on %s", hosts.v[a], hosts.v[b], hosts.v[b]);
+    const struct fact *loaded = module_at(j->m, hosts.v[b]);
+    struct finding *f = loaded ? find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s, though the peer-memory module (%s) is loaded on %s", hosts.v[a], hosts.v[b], loaded->name, hosts.v[b])
+                               : find(j, LIKELY + 10, 0.9, "GPUDirect RDMA is on at %s and off at %s: the peer-memory module (nvidia-peermem, nv_peer_mem) is not there on %s", hosts.v[a], hosts.v[b], hosts.v[b]);
     explain(j, f, "All %d of its network channels lack /GDRDMA, so its data take the way through host memory, and the whole job goes at that pace.", off.without);
     if (on.one_with->a != off.one_without->a)
         explain(j, f, "It also uses another card number (%lld against %lld) for the same place.", (long long)off.one_without->a, (long long)on.one_with->a);
     evidence(f, on.one_with);
     evidence(f, off.one_without);
+    tell_module(j, f, loaded);
     tell_remedies(j, f, hosts.v[b]);
 }
 
@@ -349,6 +399,7 @@ void rule_gpudirect_off(struct judge *j)
     evidence(f, path);
     evidence(f, row);
     tell_cards(j, f);
+    tell_module(j, f, module_at(j->m, host));
     tell_remedies(j, f, host);
 }
 

@@ -126,6 +126,19 @@ static const char *shapes_differ(struct model *m, const char *a, const char *b)
     return *a || *b ? model_say(m, "%s%sthe number of dimensions", out, *out ? " and " : "") : out;
 }
 
+/* NCCL's own check names a place and no side. */
+void rule_calls_differ(struct judge *j)
+{
+    const struct fact *c = first_of(j->m, F_CALLS_DIFFER);
+    if (!c)
+        return;
+    struct finding *f = find(j, LIKELY, 0.75, "The library finds that ranks make different calls%s", c->rank != NOBODY ? model_say(j->m, ", at or near rank %d", c->rank) : "");
+    explain(j, f, "It sees another size, or another order, than a neighbour has, and does not say which of the two is wrong.");
+    EACH_FACT(j->m, F_CALLS_DIFFER, k)
+        evidence(f, k);
+    remedy(j, f, "trace the calls of all ranks: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL NCCL_DEBUG_FILE=/tmp/coll.%%h.%%p`, then `unisono doctor /tmp/coll.*` names the first that differs; with PyTorch: `TORCH_DISTRIBUTED_DEBUG=DETAIL`");
+}
+
 /* PyTorch's debug wrapper says both sides in one line. */
 void rule_mismatch_wrapper(struct judge *j)
 {
@@ -276,9 +289,6 @@ static void tell_busy(struct judge *j, struct finding *f, const struct ranks *r)
             remedy(j, f, "do that work before the group is made, or once and for all beforehand (tokenise or preprocess the data set offline, more workers), or give the group a longer time-out");
             return;
         }
-    EACH_FACT(j->m, F_TRACE, t)
-        if (ranks_has(r, t->rank))
-            evidence(f, t);
 }
 
 static void tell_waiters(struct judge *j, const struct scene *s, struct finding *f, const struct wait *at)
@@ -376,7 +386,7 @@ void rule_barrier_missed(struct judge *j)
     ranks_add_list(j->m, &missing, b ? b->name : s->value);
     if (!missing.n)
         return;
-    struct finding *f = find(j, LIKELY + 5, 0.85, "R%s did not come to %s", ranks_say(j->m, &missing) + 1, b ? "a monitored barrier" : model_say(j->m, "the reduction of %s", s->name));
+    struct finding *f = find(j, LIKELY + 5, 0.85, "%s did not come to %s", Ranks_say(j->m, &missing), b ? "a monitored barrier" : model_say(j->m, "the reduction of %s", s->name));
     explain(j, f, b ? "All others were there%s." : "All others had submitted it%s.", b && b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
     evidence(f, w);
     tell_busy(j, f, &missing);
@@ -392,7 +402,7 @@ void rule_gloo_waited(struct judge *j)
         return;
     EACH_FACT(j->m, F_GLOO_TIMEOUT, k)
         ranks_add(j->m, &waiting, k->rank);
-    struct finding *f = find(j, SYMPTOM + 3, 0.5, "%s waited %lld s in Gloo for a peer that did not %s", waiting.n ? model_say(j->m, "R%s", ranks_say(j->m, &waiting) + 1) : "A rank", (long long)g->a / 1000, same_text(g->value, "send") ? "take what was sent" : "send");
+    struct finding *f = find(j, SYMPTOM + 3, 0.5, "%s waited %lld s in Gloo for a peer that did not %s", waiting.n ? Ranks_say(j->m, &waiting) : "A rank", (long long)g->a / 1000, same_text(g->value, "send") ? "take what was sent" : "send");
     explain(j, f, "The line does not say for whom. Who printed nothing, or something else, is to be looked at: uneven numbers of batches, or a rank still at work.");
     evidence(f, g);
     struct ranks none = {0};
@@ -419,7 +429,7 @@ void rule_init_absent(struct judge *j)
             ranks_add(j->m, &missing, r);
     if (!missing.n || missing.n > begun.n)
         return;
-    struct finding *f = find(j, SYMPTOM + 8, 0.55, "R%s of %lld never began communicator %s, in which the others wait", ranks_say(j->m, &missing) + 1, (long long)one->a, one->name);
+    struct finding *f = find(j, SYMPTOM + 8, 0.55, "%s of %lld never began communicator %s, in which the others wait", Ranks_say(j->m, &missing), (long long)one->a, one->name);
     explain(j, f, "Those that began it printed Init START and no COMPLETE; the library waits for the rest without a limit.");
     evidence(f, one);
     remedy(j, f, "read the logs of %s from the start: did they get that far, on which GPU, with which address of rank 0?", ranks_say(j->m, &missing));

@@ -216,7 +216,7 @@ void rule_same_gpu(struct judge *j)
     int devices = visible_devices(j->m, &visible);
     const struct fact *local = setting_of(j->m, "LOCAL_RANK");
     bool enough = devices > 1 && devices >= on.n;
-    struct finding *f = find(j, CAUSE + 5, 0.9, on.n ? "%c%s all use one GPU%s%s" : "%c%s use one GPU%s%s", on.n ? 'R' : 'S', on.n ? ranks_say(j->m, &on) + 1 : "everal ranks", *g->name ? ", at bus " : "", g->name);
+    struct finding *f = find(j, CAUSE + 5, 0.9, "%s%s use one GPU%s%s", on.n ? Ranks_say(j->m, &on) : "Several ranks", on.n ? " all" : "", *g->name ? ", at bus " : "", g->name);
     if (enough)
         explain(j, f, "%d GPUs are visible to each, so it is no shortage: the program never called set_device(LOCAL_RANK) and stays on device 0.", devices);
     else

@@ -56,6 +56,50 @@ void rule_iommu(struct judge *j)
     remedy(j, f, "add iommu=pt to GRUB_CMDLINE_LINUX in /etc/default/grub (AMD hosts: amd_iommu=on iommu=pt), update-grub, reboot");
 }
 
+/* nvidia-smi topo -p2p r, and CUDA when a GPU has too many peers. */
+void rule_peer_refused(struct judge *j)
+{
+    static const struct { const char *word, *why; } words[] = {{"CNS", "the chipset does not support it"}, {"GNS", "the GPU does not support it"}, {"TNS", "the topology does not support it"}, {"NS", "it is not supported"}, {"DR", "it is switched off by a key of the driver's registry"}};
+    const struct fact *one = NULL, *full = NULL;
+    const char *why = "";
+    int refused = 0;
+    EACH_FACT(j->m, F_MATRIX, c)
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (same_text(c->extra, words[i].word)) {
+                one = one ? one : c;
+                why = *why ? why : words[i].why;
+                refused++;
+            }
+    EACH_FACT(j->m, F_GPU_FAILURE, g)
+        full = has(g->name, "peer mapping resources exhausted") ? g : full;
+    if (full) {
+        struct finding *f = find(j, CAUSE + 2, 0.85, "%s cannot map one more peer: a GPU takes eight at most without NVLink", Who_says(j->m, full));
+        explain(j, f, "With more GPUs in one host each process would map all others; the driver refuses the ninth, and the communicator is not made.");
+        evidence(f, full);
+        remedy(j, f, "let far pairs go through host memory: `export NCCL_P2P_LEVEL=PXB`, or fewer GPUs a job: `CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7`");
+    }
+    if (!one)
+        return;
+    struct finding *f = find(j, ADVICE + 10, 0.8, "%s and %s%s%s cannot reach each other's memory: %s", one->name, one->value, *one->host ? " of " : "", one->host, why);
+    explain(j, f, "Data between %s go through host memory, at a part of the speed.", refused > 2 ? "these pairs" : "them");
+    evidence(f, one);
+    remedy(j, f, "both in slots of one root complex, and above 4G decoding on in the BIOS: `nvidia-smi topo -m`, `lspci -tv`; consumer cards have no peer access at all");
+}
+
+/* What RCCL says it misses of the environment. */
+void rule_fine_grain(struct judge *j)
+{
+    const struct fact *said = NULL;
+    EACH_FACT(j->m, F_IOMMU_WARNED, w)
+        said = !said && has(w->name, "HSA_FORCE_FINE_GRAIN_PCIE") ? w : said;
+    if (!said)
+        return;
+    struct finding *f = find(j, ADVICE + 6, 0.6, "RCCL misses HSA_FORCE_FINE_GRAIN_PCIE=1%s%s: without it GPUs on PCIe see each other's writes late, or not", *said->host ? " on " : "", said->host);
+    explain(j, f, "Memory that a peer writes over PCIe must be fine-grained; over xGMI it is anyway.");
+    evidence(f, said);
+    remedy(j, f, "`export HSA_FORCE_FINE_GRAIN_PCIE=1` for all ranks");
+}
+
 /* ---- NVSwitch and NVLink --------------------------------------------------------------------------------------------------------------- */
 
 void rule_fabric_manager(struct judge *j)
@@ -89,8 +133,8 @@ void rule_nvls(struct judge *j)
     const struct fact *n = first_of(j->m, F_NVLS);
     if (!n)
         return;
-    struct finding *f = find(j, LIKELY, 0.8, "NVLink SHARP memory cannot be bound: %s", n->name);
-    explain(j, f, "Multicast memory of NVSwitches is handed out by Fabric Manager; after it was restarted under running GPUs, or inside some containers, binding fails or hangs.");
+    struct finding *f = find(j, LIKELY, 0.8, "NVLink SHARP (NVLS) memory cannot be made or bound: %s", n->name);
+    explain(j, f, "Multicast memory of NVSwitches is handed out by Fabric Manager; after it was restarted under running GPUs, or inside some containers, making or binding it fails or hangs, often only from three GPUs on.");
     evidence(f, n);
     remedy(j, f, "NCCL_NVLS_ENABLE=0 to go on; then restart Fabric Manager and reset the GPUs (nvidia-smi -r), or reboot");
 }
@@ -191,6 +235,16 @@ void rule_shared_memory(struct judge *j)
 
 /* ---- limits ---------------------------------------------------------------------------------------------------------------------------------- */
 
+/* No limit of the process stands in the way: then it is the card's own, or the host's memory. */
+static void tell_card_full(struct judge *j, const struct fact *refused, const struct fact *limit)
+{
+    struct finding *f = find(j, LIKELY, 0.7, "%s failed%s%s for want of memory, though locked memory is unlimited: the card has no more queues, or the host no memory", refused->name, *refused->host ? " on " : "", refused->host);
+    explain(j, f, "All-to-all between many ranks takes a queue pair for each pair and channel; a card has a fixed number of them, and each takes memory of the host.");
+    evidence(f, refused);
+    evidence(f, limit);
+    remedy(j, f, "fewer connections a card: `NCCL_PXN_DISABLE=0`, `NCCL_IB_QPS_PER_CONNECTION=1`, `NCCL_NCHANNELS_PER_NET_PEER=1`; what the card has: `ibv_devinfo -v | grep -E 'max_(qp|cq|mr):'`; the host: `free -g`");
+}
+
 void rule_limits(struct judge *j)
 {
     const struct fact *refused = NULL, *low = NULL, *high = NULL, *files = NULL;
@@ -215,6 +269,10 @@ void rule_limits(struct judge *j)
     if (!refused && !(low && high))
         return;
     const char *where = low && *low->host ? low->host : refused && *refused->host ? refused->host : "";
+    if (refused && !low && high && high->a < 0) {
+        tell_card_full(j, refused, high);
+        return;
+    }
     const char *limit = low ? model_say(j->m, "%lld KiB", (long long)low->a) : "too low";
     struct finding *f = find(j, refused ? CAUSE : LIKELY - 10, refused && low ? 0.95 : 0.75, "The limit of locked memory (memlock) %s%s is %s%s%s", *where ? "on " : "here", where, limit, high && *high->host ? model_say(j->m, " (%s on %s)", high->a < 0 ? "unlimited" : "more", high->host) : "",
                              refused ? model_say(j->m, ", so %s failed", refused->name) : "");
@@ -239,7 +297,7 @@ void rule_affinity(struct judge *j)
             mask = mask ? mask : a;
     if (!one && !mask)
         return;
-    struct finding *f = find(j, LIKELY - 5, one ? 0.9 : 0.75, "Each rank is bound to one core%s: the library's own threads share it with the program", mask ? model_say(j->m, " (mask %s)", mask->name) : "");
+    struct finding *f = find(j, LIKELY - 5, one ? 0.9 : 0.75, "Each rank is bound to %s%s: the library's own threads share it with the program", one || mask->a < 2 ? "one core" : "two processors", mask ? model_say(j->m, " (mask %s)", mask->name) : "");
     explain(j, f, "Proxy and socket threads inherit the mask of the process; on a single core they and the program take turns. mpirun binds like that unless told --bind-to none.");
     evidence(f, one);
     evidence(f, mask);
@@ -279,7 +337,7 @@ void rule_versions(struct judge *j)
     if (a) {
         int with_a = 0, with_b = 0;
         EACH_FACT(j->m, F_VERSION, v)
-            with_a += same_text(v->value, a->value), with_b += same_text(v->value, b->value);
+            with_a += same_text(v->name, a->name) && same_text(v->value, a->value), with_b += same_text(v->name, b->name) && same_text(v->value, b->value);
         if (with_a > with_b) { /* the odd one first */
             const struct fact *k = a;
             a = b, b = k;
@@ -287,7 +345,7 @@ void rule_versions(struct judge *j)
     }
     struct names rest = {0};
     EACH_FACT(j->m, F_VERSION, v)
-        if (b && same_text(v->value, b->value))
+        if (b && same_text(v->name, b->name) && same_text(v->value, b->value))
             names_add(j->m, &rest, v->host);
     struct finding *f = a ? find(j, CAUSE + 5, family || said ? 0.95 : 0.85, "%s runs %s %s, %s %s %s", a->host, a->name, a->value, names_say(j->m, &rest), rest.n == 1 ? "runs" : "run", b->value)
                           : find(j, CAUSE + 5, 0.95, "Rank %d has version %s of the library, rank %d has %s", said->rank, said->value, said->peer, said->extra);

@@ -52,7 +52,7 @@ void rule_split_order(struct judge *j)
                 ranks_add(j->m, calls_split(j->m, f, parent->name) ? &in : &out, f->rank);
         if (!out.n || !in.n)
             continue;
-        struct finding *f = find(j, CAUSE + 5, 0.85, "%s is inside a split of communicator %s that %s never called", model_say(j->m, "R%s", ranks_say(j->m, &in) + 1), parent->name, ranks_say(j->m, &out));
+        struct finding *f = find(j, CAUSE + 5, 0.85, "%s is inside a split of communicator %s that %s never called", Ranks_say(j->m, &in), parent->name, ranks_say(j->m, &out));
         explain(j, f, "A split (new_group, a sub-mesh) must be called by every member of its parent, in the same order, also by those that get no place in it.");
         evidence(f, split);
         evidence(f, parent);

@@ -87,6 +87,46 @@ void rule_setting_invalid(struct judge *j)
         remedy(j, f, "correct or unset %s", names_say(j->m, &wrong));
 }
 
+/* Alike but for underscores, or a plural: what is meant is plain. */
+static bool nearly(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        a += strspn(a, "_");
+        b += strspn(b, "_");
+        if (*a != *b || !*a)
+            return *a == *b || same_text(a, "S") || same_text(b, "S");
+    }
+}
+
+/* Names of Slurm that a script reads and Slurm does not set, though it sets one that is nearly the same. */
+void rule_slurm_names(struct judge *j)
+{
+    static const char *const known[] = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE",
+        "SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES",
+        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_GPUS", "SLURM_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_JOB_GPUS", "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_SUBMIT_DIR",
+        "SLURM_SUBMIT_HOST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURMD_NODENAME", "SLURM_NODE_ALIASES", "SLURM_TOPOLOGY_ADDR", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID",
+        "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", "SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_JOB_QOS", "SLURM_JOB_USER", "SLURM_JOB_UID", "SLURM_JOB_START_TIME",
+        "SLURM_JOB_END_TIME", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE", "SLURM_CLUSTER_NAME", "SLURM_CONF", "SLURM_RESTART_COUNT", "SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_HINT",
+        "SLURM_EXPORT_ENV", "SLURM_OVERCOMMIT", "SLURM_UMASK", "SLURM_THREADS_PER_CORE", "SLURM_PRIO_PROCESS", "SLURM_WORKING_CLUSTER", "SLURM_HOSTFILE"};
+    EACH_FACT(j->m, F_ASKED, a) {
+        bool is = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            is = is || same_text(known[i], a->name);
+        EACH_FACT(j->m, F_SETTING, s) /* the script may set it itself */
+            is = is || same_text(s->name, a->name);
+        const char *near = NULL;
+        for (size_t i = 0; !is && i < sizeof known / sizeof *known; i++)
+            near = nearly(known[i], a->name) ? known[i] : near;
+        if (!near)
+            continue;
+        struct finding *f = find(j, ADVICE + 7, 0.8, "Slurm sets no %s, which the script reads; there is %s", a->name, near);
+        explain(j, f, "It is empty, so whatever is computed from it (ranks, world size, ports) is wrong or a default.");
+        evidence(f, a);
+        remedy(j, f, "`sed -i 's/%s/%s/g' %s`; what there is: `srun -N1 -n1 env | grep ^SLURM_`", a->name, near, a->file);
+        return;
+    }
+}
+
 /* ---- a prefix that matches more than was meant ---------------------------------------------------------------------------------------------- */
 
 /* One plain name of a list, and what else a library's list shows that begins so. */
@@ -269,8 +309,14 @@ void rule_sizes_differ(struct judge *j)
     const struct fact *x = first_of(j->m, F_SIZES_DIFFER);
     if (!x)
         return;
-    struct finding *f = find(j, SYMPTOM + 5, 0.6, "Two ranks disagree on the size of one message: %lld against %lld bytes%s%s", (long long)x->a, (long long)x->b, *x->value ? ", with " : "", x->value);
-    explain(j, f, "Either they call the operation with different counts, or settings that cut messages (NCCL_BUFFSIZE, NCCL_PROTO, versions) differ; a card with relaxed ordering forced on does it too.");
+    bool joining = same_text(x->name, "joining");
+    struct finding *f = joining ? find(j, SYMPTOM + 6, 0.65, "Two ranks disagree while they join: one sent %lld bytes where the other expects %lld", (long long)x->a, (long long)x->b)
+                        : x->b == NOBODY ? find(j, SYMPTOM + 5, 0.6, "A rank was offered a receive of %lld bytes that does not fit what it sends%s%s", (long long)x->a, *x->value ? ", by " : "", x->value)
+                                         : find(j, SYMPTOM + 5, 0.6, "Two ranks disagree on the size of one message: %lld against %lld bytes%s%s", (long long)x->a, (long long)x->b, *x->value ? ", with " : "", x->value);
+    if (joining)
+        explain(j, f, "What is exchanged then has the size that the version and the number of ranks give it: two versions of the library are in the job, or two ideas of its size.");
+    else
+        explain(j, f, "Either they call the operation with different counts, or settings that cut messages (NCCL_BUFFSIZE, NCCL_PROTO, versions) differ; a card with relaxed ordering forced on does it too.");
     evidence(f, x);
     remedy(j, f, "compare `env | grep NCCL` and the version on both; run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; mlxconfig: PCI_WR_ORDERING");
 }

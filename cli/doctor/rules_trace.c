@@ -4,23 +4,72 @@
 
 /* ---- RAS: some do not answer ------------------------------------------------------------------------------------------------------------- */
 
+/* "process 5003 on n3" of those that no rank is told of. */
+static const char *processes_say(struct judge *j)
+{
+    struct names all = {0};
+    EACH_FACT(j->m, F_RAS_MISSING, r)
+        if (r->rank == NOBODY && r->pid != NOBODY)
+            names_add(j->m, &all, model_say(j->m, "process %lld%s%s", (long long)r->pid, *r->host ? " on " : "", r->host));
+    return names_say(j->m, &all);
+}
+
 void rule_ras_missing(struct judge *j)
 {
     struct ranks missing = {0};
     const struct fact *one = NULL;
+    int64_t uncounted = 0;
     bool dead = false;
     EACH_FACT(j->m, F_RAS_MISSING, r) {
         ranks_add(j->m, &missing, r->rank);
         one = one ? one : r;
         dead = dead || same_text(r->value, "dead");
+        uncounted = r->rank == NOBODY && r->pid == NOBODY && r->b > uncounted ? r->b : uncounted;
     }
     if (!one)
         return;
-    const char *who = missing.n ? model_say(j->m, "R%s", ranks_say(j->m, &missing) + 1) : model_say(j->m, "%lld process%s", (long long)one->b, one->b == 1 ? "" : "es");
-    struct finding *f = find(j, LIKELY, dead ? 0.85 : 0.7, "%s %s to RAS: %s", who, missing.n == 1 || one->b == 1 ? "does not answer" : "do not answer", dead ? "considered dead" : "ended, or cut off");
+    const char *processes = missing.n ? "" : processes_say(j);
+    const char *who = missing.n ? Ranks_say(j->m, &missing) : *processes ? processes : model_say(j->m, "%lld process%s", (long long)uncounted, uncounted == 1 ? "" : "es");
+    bool single = missing.n ? missing.n == 1 : *processes ? !has(processes, " and ") : uncounted == 1;
+    struct finding *f = find(j, LIKELY, dead ? 0.85 : 0.7, "%s %s to RAS: %s", who, single ? "does not answer" : "do not answer", dead ? "considered dead" : "ended, or cut off");
     explain(j, f, "RAS asks the processes themselves; who does not answer has ended, stands still as a whole, or cannot be reached.");
-    evidence(f, one);
+    EACH_FACT(j->m, F_RAS_MISSING, r)
+        evidence(f, r);
+    if (one->pid != NOBODY && *one->host)
+        remedy(j, f, "is it there, and what did it do last? `ssh %s 'ps -o pid,stat,etime,args -p %lld; sudo dmesg -T | tail -30'`", one->host, (long long)one->pid);
     remedy(j, f, "look at those processes and their hosts; `ncclras -v` lists them with host and process number");
+}
+
+/* RUNNING and INIT beside each other, or an error that some ranks report. */
+void rule_ras_state(struct judge *j)
+{
+    static const char *const order[] = {"NOCOMM", "INIT", "RUNNING", "FINALIZE", "ABORT"};
+    const struct fact *low = NULL, *high = NULL, *error = NULL;
+    int lowest = 0, highest = 0;
+    EACH_FACT(j->m, F_RAS_STATE, s) {
+        int at = -1;
+        for (int i = 0; i < 5; i++)
+            at = same_text(s->value, order[i]) ? i : at;
+        error = s->a && !error ? s : error;
+        if (s->a || at < 0 || (low && !same_text(s->name, low->name)))
+            continue;
+        if (!low || at < lowest)
+            low = s, lowest = at;
+        if (!high || at > highest)
+            high = s, highest = at;
+    }
+    struct ranks behind = {0};
+    const struct fact *one = error ? error : low;
+    if (!one || (!error && low == high))
+        return;
+    ranks_add_list(j->m, &behind, one->extra);
+    const char *who = behind.n ? Ranks_say(j->m, &behind) : model_say(j->m, "%lld ranks of communicator %s", (long long)one->b, one->name);
+    struct finding *f = error ? find(j, LIKELY, 0.8, "%s reported an error to RAS: %s", who, error->value)
+                              : find(j, LIKELY - 2, 0.75, "%s still %s in state %s of communicator %s, others in %s", who, behind.n == 1 ? "stands" : "stand", low->value, low->name, high->value);
+    explain(j, f, error ? "RAS asks each process for its communicator's own error; what others report is that they wait." : highest == 4 ? "Some have given the communicator up already, and whoever is in it still waits for them." : "Those behind have not come as far; the others wait for them.");
+    EACH_FACT(j->m, F_RAS_STATE, s)
+        evidence(f, s);
+    remedy(j, f, "read the logs of %s from their first warning on; `ncclras -v` names host and process of each", behind.n ? ranks_say(j->m, &behind) : "those ranks");
 }
 
 /* ---- RAS: some are behind ------------------------------------------------------------------------------------------------------------ */
@@ -39,8 +88,8 @@ void rule_rank_behind(struct judge *j)
     struct ranks behind = {0}, ahead = {0};
     ranks_add_list(j->m, &behind, low->extra);
     ranks_add_list(j->m, &ahead, high->extra);
-    const char *who = behind.n ? ranks_say(j->m, &behind) : model_say(j->m, "%lld ranks that the report does not list", (long long)low->b);
-    struct finding *f = find(j, CAUSE, 0.85, "%s stand%s at %s %lld of communicator %s; %s already at %lld", behind.n ? model_say(j->m, "R%s", who + 1) : who, behind.n == 1 ? "s" : "", low->value, (long long)low->a, low->name,
+    const char *who = behind.n ? Ranks_say(j->m, &behind) : model_say(j->m, "%lld ranks that the report does not list", (long long)low->b);
+    struct finding *f = find(j, CAUSE, 0.85, "%s stand%s at %s %lld of communicator %s; %s already at %lld", who, behind.n == 1 ? "s" : "", low->value, (long long)low->a, low->name,
                              ahead.n ? model_say(j->m, "%s %s", ranks_say(j->m, &ahead), ahead.n == 1 ? "is" : "are") : model_say(j->m, "%lld others are", (long long)high->b), (long long)high->a);
     explain(j, f, "The %lld rank%s with the lowest count are behind, those ahead only wait for them.", (long long)low->b, low->b == 1 ? "" : "s");
     if (!behind.n && ahead.n)

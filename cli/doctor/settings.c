@@ -226,6 +226,12 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
         static const char *const levels[] = {"LOC", "PIX", "PXB", "PHB", "SYS"}; /* the old numbers */
         return opinion(GRADE_NOTE, model_say(m, "%s=%s means %s", name, value, levels[v > 4 ? 4 : v]), "");
     }
+    if (same_text(name, "NCCL_ALGO") && *value && value[0] != '^' && !strchr(value, ':') && !has_nocase(value, "ring") && !has_nocase(value, "PAT"))
+        return opinion(GRADE_NOTE, model_say(m, "NCCL_ALGO=%s leaves all-gather and others without an algorithm, which fails when they are first called; NCCL_ALGO=allreduce:%s is for all-reduce alone", value, value), "");
+    if (same_text(name, "NCCL_PROTO") && value[0] != '^' && has_nocase(value, "LL128"))
+        return opinion(GRADE_NOTE, model_say(m, "NCCL_PROTO=%s takes LL128 also where the hardware may not keep its order, and results may be wrong there", value), "");
+    if (same_text(name, "NCCL_DEBUG_FILE") && value[0] == '~')
+        return opinion(GRADE_NOTE, model_say(m, "NCCL_DEBUG_FILE=%s: the library does not expand ~, and writes a file of that name, or none", value), "");
     if (k && k->reader == SHARP)
         return opinion(GRADE_NOTE, model_say(m, "%s is read only by the HPC-X/SHARP plugin, and does nothing without it", name), "");
     if (same_text(name, "NCCL_NVLS_ENABLE") && v == 1)
