@@ -200,10 +200,9 @@ void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns
     int class = length_class(bytes);
     struct net_taste *t = &e->taste[class];
     learn(read ? &t->read_ns : &t->slot_ns, ns);
-    if (t->by_slots < e->comm->warm) {
-        t->by_slots += read ? 0 : bytes;
+    t->by_slots += read ? 0 : bytes;
+    if (t->by_slots < e->comm->warm)
         return;
-    }
     bool reading = t->read_ns > 0 && (e->comm->read_on || t->read_ns < t->slot_ns + e->comm->copy_ns[class]);
     uint32_t cost = reading ? t->read_ns : t->slot_ns;
     if (2 * (uint64_t)cost > 3 * (uint64_t)t->cost_then || 3 * (uint64_t)cost < 2 * (uint64_t)t->cost_then) {

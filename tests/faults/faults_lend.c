@@ -238,8 +238,8 @@ void lend_occupy(const char *place)
 
 static bool has_stopped(void *pid)
 {
-    int status;
-    return waitpid(*(pid_t *)pid, &status, WUNTRACED | WNOHANG) == *(pid_t *)pid && WIFSTOPPED(status);
+    siginfo_t told = {0};
+    return waitid(P_PID, (id_t)*(pid_t *)pid, &told, WSTOPPED | WNOHANG) == 0 && told.si_pid == *(pid_t *)pid; /* whoever ended stays */
 }
 
 static bool has_returned(void *rank)
