@@ -74,15 +74,6 @@ void consequence(struct judge *j, struct finding *f, const char *fmt, ...)
     va_end(ap);
 }
 
-void remedy(struct judge *j, struct finding *f, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    if (f->remedy_count < SENTENCES)
-        f->remedies[f->remedy_count++] = say(j->m, fmt, ap);
-    va_end(ap);
-}
-
 /* ---- order --------------------------------------------------------------------------------------------------------------------- */
 
 static double earliest(const struct finding *f)

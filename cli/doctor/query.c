@@ -178,6 +178,14 @@ const char *names_say(struct model *m, const struct names *s)
     return model_words(m, out);
 }
 
+const char *names_list(struct model *m, const struct names *s)
+{
+    const char *list = "";
+    for (int i = 0; i < s->n && i < 32; i++)
+        list = model_say(m, "%s%s%s", list, i ? "," : "", s->v[i]);
+    return list;
+}
+
 bool same_text(const char *a, const char *b)
 {
     return a == b || strcmp(a, b) == 0; /* most are interned */

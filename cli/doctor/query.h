@@ -34,6 +34,7 @@ void names_add(struct model *m, struct names *s, const char *name);
 bool names_has(const struct names *s, const char *name);
 int names_index(const struct names *s, const char *name); /* -1 = not there */
 const char *names_say(struct model *m, const struct names *s); /* "a, b and c" */
+const char *names_list(struct model *m, const struct names *s); /* "a,b,c" */
 
 /* The rank of a process as its communicator's lines say, NOBODY if they do not. A process with several GPUs is told apart by `dev`. */
 int rank_of(const struct model *m, const char *host, int64_t pid, int dev);

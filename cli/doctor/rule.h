@@ -52,7 +52,13 @@ struct finding *find(struct judge *j, int weight, double confidence, const char 
 void explain(struct judge *j, struct finding *f, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void evidence(struct finding *f, const struct fact *fact);
 void consequence(struct judge *j, struct finding *f, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* What to do; commands stand between back quotes, and what is put into one by %s is quoted as a shell needs it (remedy.c). */
 void remedy(struct judge *j, struct finding *f, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same of a text that is made already, with shell_word where something stands in a command. */
+void remedy_made(struct finding *f, const char *text);
+/* s as a word of a command; in_quotes: it stands between quotes of the command already. */
+const char *shell_word(struct model *m, const char *s, bool in_quotes);
 
 /* Run every rule, fold consequences, put the first cause first. */
 void judge_all(struct judge *j, struct model *m);

@@ -76,7 +76,7 @@ void rule_loopback_published(struct judge *j)
             name ? model_say(j->m, " on %s", name->name) : "");
     evidence(f, name);
     evidence(f, failed);
-    remedy(j, f, "put the real address before the name in /etc/hosts%s (Debian writes 127.0.1.1 there)", name ? model_say(j->m, " of %s", name->name) : "");
+    remedy(j, f, "put the real address before the name in /etc/hosts%s (Debian writes 127.0.1.1 there): `sudo sed -i 's/^127\\.0\\.1\\.1[[:space:]]/ADDRESS /' /etc/hosts`; then `getent hosts $(hostname)` says it", name ? model_say(j->m, " of %s", name->name) : "");
     remedy(j, f, "or name the interface exactly: `export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME==NAME`");
 }
 
@@ -216,8 +216,8 @@ void rule_not_reached(struct judge *j)
     evidence(f, wall);
     evidence(f, bridge);
     if (is_store_port(j->m, c))
-        remedy(j, f, "it is the store's port: is rank 0 running on %s, and does MASTER_ADDR name an address of it?", c->value);
-    remedy(j, f, "let the hosts of the job reach each other on all ports (`firewall-cmd --zone=trusted --add-source=SUBNET`, or a security group), or narrow the range: net.ipv4.ip_local_port_range, and open that");
+        remedy(j, f, "it is the store's port: is rank 0 running on %s, and does MASTER_ADDR name an address of it? There: `ss -ltnp | grep :%lld`, `ip -br addr`", c->value, (long long)c->a);
+    remedy(j, f, "let the hosts of the job reach each other on all ports (`firewall-cmd --zone=trusted --add-source=SUBNET`, or a security group), or narrow the range, and open that: `sudo sysctl -w net.ipv4.ip_local_port_range=\"50000 60999\"`");
     remedy(j, f, "try the very port: on %s: `nc -l %lld`; here: `nc -zv %s %lld`", c->value, (long long)c->a, c->value, (long long)c->a);
 }
 

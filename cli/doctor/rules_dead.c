@@ -47,9 +47,9 @@ void rule_killed_for_memory(struct judge *j)
         evidence(f, e);
     tell_victims(j, f);
     if (cgroup)
-        remedy(j, f, "raise the memory limit of the job or pod (Slurm --mem, Kubernetes resources.limits.memory), or use less: fewer data-loader workers, no second copy of the weights");
+        remedy(j, f, "raise the memory limit of the job or pod (`sbatch --mem=0 ...` is all of a node; `kubectl set resources deployment NAME --limits=memory=64Gi`; what it took: `sacct -j JOB --format=JobID,ReqMem,MaxRSS`), or use less: fewer data-loader workers, no second copy of the weights");
     else
-        remedy(j, f, "use less host memory a node: fewer data-loader workers, offload less, fewer ranks");
+        remedy(j, f, "use less host memory a node: fewer data-loader workers, offload less, fewer ranks; who takes it: `free -g`, `ps -eo pid,rss,args --sort=-rss | head`");
 }
 
 /* ---- a GPU call fails while others wait in the same initialisation ------------------------------------------------------------------ */
@@ -94,10 +94,10 @@ void rule_gpu_call_failed(struct judge *j)
         who_waits_in_init(j, f, rank_of(j->m, g->host, g->pid, g->dev));
         tell_victims(j, f);
         if (memory) {
-            remedy(j, f, "leave the GPU some memory: a smaller batch, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, vLLM --gpu-memory-utilization lower; look for other processes: nvidia-smi");
-            remedy(j, f, "a smaller NCCL_BUFFSIZE or NCCL_MAX_NCHANNELS takes less a communicator");
+            remedy(j, f, "leave the GPU some memory: a smaller batch, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, vLLM --gpu-memory-utilization lower; look for other processes: `nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv`");
+            remedy(j, f, "less a communicator, on all ranks alike: `export NCCL_BUFFSIZE=1048576 NCCL_MAX_NCHANNELS=8`");
         } else {
-            remedy(j, f, "run that program alone on that GPU (`CUDA_LAUNCH_BLOCKING=1`), and look at dmesg for Xid messages");
+            remedy(j, f, "run that program alone on that GPU (`CUDA_LAUNCH_BLOCKING=1`), and look at `sudo dmesg -T | grep -iE 'xid|amdgpu'`");
         }
         return;
     }
@@ -159,7 +159,7 @@ void rule_rank_exited(struct judge *j)
         }
     evidence(f, best);
     tell_victims(j, f);
-    remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: `dmesg -T | grep -i -E 'killed process|oom'`; `sacct -j JOB --format=JobID,State,ExitCode,MaxRSS`" : "read that rank's own log from its end; the other logs only follow");
+    remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: `dmesg -T | grep -i -E 'killed process|oom'`; `sacct -j JOB --format=JobID,State,ExitCode,MaxRSS`" : "read that rank's own log, the other logs only follow: `grep -nE -m9 'Traceback|Error|NCCL WARN' FILE`");
 }
 
 /* ---- Gloo: who ended normally with something still to send --------------------------------------------------------------------------- */
@@ -301,7 +301,7 @@ void rule_process_stopped(struct judge *j)
             if (same_text(p->name, kinds[k].name))
                 evidence(f, p);
         tell_victims(j, f);
-        remedy(j, f, "%s", model_say(j->m, "%s`%s%lld%s`%s", kinds[k].remedy[0], kinds[k].remedy[1], (long long)one->pid, kinds[k].remedy[2], kinds[k].remedy[3]));
+        remedy_made(f, model_say(j->m, "%s`%s%lld%s`%s", kinds[k].remedy[0], kinds[k].remedy[1], (long long)one->pid, kinds[k].remedy[2], kinds[k].remedy[3]));
         return;
     }
 }
@@ -331,5 +331,5 @@ void rule_gpu_error_logged(struct judge *j)
     EACH_FACT(j->m, F_XID, x)
         evidence(f, x);
     tell_victims(j, f);
-    remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host, reset or reboot it, run `dcgmi diag -r 3`; replace it if it happens again" : "run the job on another GPU; if the Xid follows the program, debug the program (compute-sanitizer), if it stays with the GPU, replace that");
+    remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host (`scontrol update nodename=NODE state=drain reason=xid`), reset or reboot it, run `dcgmi diag -r 3`; replace it if it happens again" : "run the job on another GPU (`CUDA_VISIBLE_DEVICES=1`); if the Xid follows the program, debug that (`compute-sanitizer ./program`), if it stays with the GPU, replace it");
 }

@@ -188,7 +188,7 @@ void rule_link_types(struct judge *j)
     evidence(f, t);
     EACH_FACT(j->m, F_NIC, n)
         evidence(f, n);
-    remedy(j, f, "name cards of one type, on all hosts: `export NCCL_IB_HCA==%s`; `ibv_devinfo | grep -E 'hca_id|link_layer'` shows which is which", ib.n ? names_say(j->m, &ib) : "mlx5_0,mlx5_1");
+    remedy(j, f, "name cards of one type, on all hosts: `export NCCL_IB_HCA==%s`; `ibv_devinfo | grep -E 'hca_id|link_layer'` shows which is which", ib.n ? names_list(j->m, &ib) : "mlx5_0,mlx5_1");
 }
 
 void rule_ucx(struct judge *j)
@@ -262,7 +262,7 @@ void rule_devices_differ(struct judge *j)
     EACH_FACT(j->m, F_NIC, card)
         if (names_has(&missing, card->name) || same_text(card->host, who))
             evidence(f, card);
-    remedy(j, f, "give %s the device (`docker --device=/dev/infiniband`, a Kubernetes resource for all cards), or let all use what all have: `NCCL_IB_HCA==%s`", who, of_less.n ? of_less.v[0] : "NAME,NAME");
+    remedy(j, f, "give %s the device (`docker --device=/dev/infiniband`, a Kubernetes resource for all cards), or let all use what all have: `NCCL_IB_HCA==%s`", who, of_less.n ? names_list(j->m, &of_less) : "NAME,NAME");
     if (counts && counts->c)
         remedy(j, f, "`unset NCCL_IGNORE_NET_MISMATCH`");
 }

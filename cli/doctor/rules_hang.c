@@ -341,7 +341,7 @@ void rule_rank_absent(struct judge *j)
             evidence(f, p);
         }
     remedy(j, f, "look at what %s doing: `py-spy dump --pid PID` (or `gdb -p PID`) on %s host", missing.n == 1 ? "it is" : "they are", missing.n == 1 ? "its" : "their");
-    remedy(j, f, "if ranks may have different numbers of batches: drop the last ones, or use torch.distributed.algorithms.join.Join");
+    remedy(j, f, "if ranks may have different numbers of batches: drop the last ones, or use `torch.distributed.algorithms.join.Join`");
 }
 
 /* ---- dumps that are missing --------------------------------------------------------------------------------------------------------- */
@@ -407,7 +407,7 @@ void rule_gloo_waited(struct judge *j)
     evidence(f, g);
     struct ranks none = {0};
     tell_busy(j, f, &none);
-    remedy(j, f, "compare how many steps each rank has made; py-spy dump the ranks that did not print this");
+    remedy(j, f, "compare how many steps each rank has made; on the ranks that did not print this: `py-spy dump --pid PID`");
 }
 
 /* Communicators that were begun by some, where something says that the job stands. */
@@ -432,7 +432,7 @@ void rule_init_absent(struct judge *j)
     struct finding *f = find(j, SYMPTOM + 8, 0.55, "%s of %lld never began communicator %s, in which the others wait", Ranks_say(j->m, &missing), (long long)one->a, one->name);
     explain(j, f, "Those that began it printed Init START and no COMPLETE; the library waits for the rest without a limit.");
     evidence(f, one);
-    remedy(j, f, "read the logs of %s from the start: did they get that far, on which GPU, with which address of rank 0?", ranks_say(j->m, &missing));
+    remedy(j, f, "read the logs of %s from the start: did they get that far, on which GPU, with which address of rank 0? `grep -nE 'Bootstrap|Init START|NCCL WARN' FILE`", ranks_say(j->m, &missing));
 }
 
 /* ---- all are there and nothing moves ---------------------------------------------------------------------------------------------------- */
@@ -471,8 +471,8 @@ void rule_stalled_in_flight(struct judge *j)
         for (int i = g->from; i < g->to; i++)
             if (s->waits[i].number == number)
                 evidence(f, s->waits[i].fact);
-        remedy(j, f, "on every host: `dmesg | grep -iE 'xid|mlx5|link|aer'`, and the error counters of ports (perfquery, ethtool -S), before and after");
-        remedy(j, f, "run all_reduce_perf on halves of the hosts until it fails on two: that pair has the path");
+        remedy(j, f, "on every host: `sudo dmesg -T | grep -iE 'xid|mlx5|link|aer'`, and the error counters of ports before and after: `perfquery -x`, `ethtool -S NAME | grep -iE 'err|drop|discard'`");
+        remedy(j, f, "run it on halves of the hosts until it fails on two, which have the path: `mpirun --host HOST,HOST -np 2 ./build/all_reduce_perf -b 1M -e 1G -f 2 -g 1`");
         return;
     }
 }

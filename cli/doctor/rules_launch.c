@@ -97,8 +97,8 @@ void rule_servers_multiply(struct judge *j)
         evidence(f, loop);
         evidence(f, l);
         evidence(f, width);
-        remedy(j, f, "start one server with --%s %ld; bind its workers, if at all, with the server's own options", width->name, each);
-        remedy(j, f, "or %lld servers of one GPU each: `CUDA_VISIBLE_DEVICES=$%s ... --%s 1 --port $((8000+%s))`", (long long)loop->b, loop->name, width->name, loop->name);
+        remedy(j, f, "start one server, with `--%s %ld`; bind its workers, if at all, with the server's own options", width->name, each);
+        remedy(j, f, "or %lld servers of one GPU each: `CUDA_VISIBLE_DEVICES=$%s %s ... --%s 1 --port $((8000+%s))`", (long long)loop->b, loop->name, l->name, width->name, loop->name);
         return;
     }
 }
@@ -163,7 +163,7 @@ void rule_rank_twice(struct judge *j)
     struct finding *f = find(j, CAUSE, 0.9, "Two processes claim rank %d of %lld", s->rank, (long long)s->a);
     explain(j, f, "RANK (or what it is computed from) is the same in both: node_rank is not passed on, or two copies of the job use one id.");
     evidence(f, s);
-    remedy(j, f, "print RANK, LOCAL_RANK, NODE_RANK and hostname at the start of every process");
+    remedy(j, f, "print them where the ranks run: `srun --label bash -c 'echo $(hostname) RANK=$RANK LOCAL_RANK=$LOCAL_RANK NODE_RANK=$NODE_RANK'`");
 }
 
 /* A benchmark without MPI: every process is a rank 0 of its own. */

@@ -32,8 +32,8 @@ void rule_acs(struct judge *j)
             break;
         }
     for (int i = 0; i < on.n && i < 2; i++)
-        remedy(j, f, "sudo setpci -s %s ECAP_ACS+0x6.w=0000   (until the next boot; for good: switch ACS off in the BIOS)", on.v[i]);
-    remedy(j, f, "to see whether that is it: NCCL_P2P_DISABLE=1 (slower, but it must then run)");
+        remedy(j, f, "`sudo setpci -s %s ECAP_ACS+0x6.w=0000` (until the next boot; for good: switch ACS off in the BIOS)", on.v[i]);
+    remedy(j, f, "to see whether that is it: `export NCCL_P2P_DISABLE=1` (slower, but it must then run); all bridges that redirect: `sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl:.*ReqRedir[+]' | grep -B1 ACSCtl`");
 }
 
 void rule_iommu(struct judge *j)
@@ -53,7 +53,7 @@ void rule_iommu(struct judge *j)
             evidence(f, p);
             break;
         }
-    remedy(j, f, "add iommu=pt to GRUB_CMDLINE_LINUX in /etc/default/grub (AMD hosts: amd_iommu=on iommu=pt), update-grub, reboot");
+    remedy(j, f, "`sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub` (Red Hat: `sudo grubby --update-kernel=ALL --args=iommu=pt`; older AMD hosts: amd_iommu=on, too), then a reboot; `cat /proc/cmdline` shows it");
 }
 
 /* nvidia-smi topo -p2p r, and CUDA when a GPU has too many peers. */
@@ -124,8 +124,8 @@ void rule_fabric_manager(struct judge *j)
     evidence(f, service);
     evidence(f, state);
     evidence(f, call);
-    remedy(j, f, "sudo systemctl enable --now nvidia-fabricmanager; its version must be that of the driver: nvidia-smi, dpkg -l | grep fabricmanager");
-    remedy(j, f, "restarted while GPUs were in use? reset them: nvidia-smi -r, or reboot");
+    remedy(j, f, "`sudo systemctl enable --now nvidia-fabricmanager`; its version must be that of the driver: `nvidia-smi --query-gpu=driver_version --format=csv,noheader; dpkg -l | grep -i fabricmanager`");
+    remedy(j, f, "restarted while GPUs were in use? Reset them, with nothing running there: `sudo nvidia-smi -r`, or reboot");
 }
 
 void rule_nvls(struct judge *j)
@@ -136,7 +136,7 @@ void rule_nvls(struct judge *j)
     struct finding *f = find(j, LIKELY, 0.8, "NVLink SHARP (NVLS) memory cannot be made or bound: %s", n->name);
     explain(j, f, "Multicast memory of NVSwitches is handed out by Fabric Manager; after it was restarted under running GPUs, or inside some containers, making or binding it fails or hangs, often only from three GPUs on.");
     evidence(f, n);
-    remedy(j, f, "NCCL_NVLS_ENABLE=0 to go on; then restart Fabric Manager and reset the GPUs (nvidia-smi -r), or reboot");
+    remedy(j, f, "to go on without it: `export NCCL_NVLS_ENABLE=0`; then, with nothing running there: `sudo systemctl restart nvidia-fabricmanager && sudo nvidia-smi -r`, or reboot");
 }
 
 static int link_count(const struct fact *f)
@@ -172,7 +172,7 @@ void rule_nvlink(struct judge *j)
     evidence(f, pairs ? few : NULL);
     evidence(f, pairs ? many : NULL);
     evidence(f, down);
-    remedy(j, f, "nvidia-smi nvlink -s; nvidia-smi nvlink -e (error counters); reseat the bridge, or swap it with the good pair's to see whether the fault goes along");
+    remedy(j, f, "`nvidia-smi nvlink -s` and, for error counters, `nvidia-smi nvlink -e`; reseat the bridge, or swap it with the good pair's to see whether the fault goes along");
 }
 
 void rule_nvlink_errors(struct judge *j)
@@ -182,7 +182,7 @@ void rule_nvlink_errors(struct judge *j)
             struct finding *f = find(j, CAUSE, 0.8, "The GPU at %s%s%s reports NVLink errors (Xid 74)", x->name, *x->host ? " of " : "", x->host);
             explain(j, f, "%s", *x->value ? x->value : "A link between GPUs, or to a switch, failed.");
             evidence(f, x);
-            remedy(j, f, "nvidia-smi nvlink -e on that host; reseat or replace; reset the GPUs before they are used again");
+            remedy(j, f, "`nvidia-smi nvlink -e` on that host; reseat or replace; reset the GPUs before they are used again: `sudo nvidia-smi -r`");
             return;
         }
 }
@@ -226,10 +226,10 @@ void rule_shared_memory(struct judge *j)
     EACH_FACT(j->m, F_BOOT_ID, b)
         evidence(f, b);
     if (apart) {
-        remedy(j, f, "docker run --ipc=host (or --ipc=container:NAME), Kubernetes hostIPC: true or one emptyDir (medium: Memory) at /dev/shm of both");
-        remedy(j, f, "or keep the library from it: NCCL_SHM_DISABLE=1 with different NCCL_HOSTID values (then the network is used)");
+        remedy(j, f, "`docker run --ipc=host ...` (or `docker run --ipc=container:NAME ...`), Kubernetes hostIPC: true or one emptyDir (medium: Memory) at /dev/shm of both");
+        remedy(j, f, "or keep the library from it, then the network is used: `export NCCL_SHM_DISABLE=1 NCCL_HOSTID=$(hostname)`, with another NCCL_HOSTID in each container");
     } else {
-        remedy(j, f, "docker run --shm-size=8g or --ipc=host; Kubernetes: an emptyDir of medium Memory at /dev/shm; look for stale files: ls -la /dev/shm");
+        remedy(j, f, "`docker run --shm-size=8g ...` or `docker run --ipc=host ...`; Kubernetes: an emptyDir of medium Memory at /dev/shm; on the host itself: `sudo mount -o remount,size=16G /dev/shm`");
     }
 }
 
@@ -264,7 +264,7 @@ void rule_limits(struct judge *j)
         struct finding *f = find(j, CAUSE, 0.9, "%s ran out of open files", who_says(j->m, files));
         explain(j, f, "Every connection takes one; large jobs need thousands.");
         evidence(f, files);
-        remedy(j, f, "ulimit -n 65536 in what starts the ranks (systemd: LimitNOFILE, Docker: --ulimit nofile=65536)");
+        remedy(j, f, "`ulimit -n 65536` in what starts the ranks; Docker: `docker run --ulimit nofile=65536 ...`; a service: `sudo install -D /dev/stdin /etc/systemd/system/slurmd.service.d/nofile.conf <<< $'[Service]\\nLimitNOFILE=65536'`, `sudo systemctl daemon-reload`, and its restart");
     }
     if (!refused && !(low && high))
         return;
@@ -280,8 +280,8 @@ void rule_limits(struct judge *j)
     evidence(f, refused);
     evidence(f, low);
     evidence(f, high);
-    remedy(j, f, "ulimit -l unlimited for what starts the ranks: /etc/security/limits.conf and a new login, LimitMEMLOCK=infinity for slurmd or sshd and their restart, docker --ulimit memlock=-1 --cap-add=IPC_LOCK");
-    remedy(j, f, "check where the ranks run, not where you are logged in: mpirun ... bash -c 'echo $(hostname) $(ulimit -l)'");
+    remedy(j, f, "`ulimit -l unlimited` for what starts the ranks. Logins: `echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-memlock.conf`, and a new one; a service (slurmd, sshd): `sudo install -D /dev/stdin /etc/systemd/system/slurmd.service.d/memlock.conf <<< $'[Service]\\nLimitMEMLOCK=infinity'`, `sudo systemctl daemon-reload`, and its restart; `docker run --ulimit memlock=-1 --cap-add=IPC_LOCK ...`");
+    remedy(j, f, "check where the ranks run, not where you are logged in: `srun --label bash -c 'echo $(hostname) $(ulimit -l)'`, or the same with mpirun");
 }
 
 /* ---- where ranks run ----------------------------------------------------------------------------------------------------------------------------- */
@@ -305,8 +305,8 @@ void rule_affinity(struct judge *j)
         evidence(f, b);
         break;
     }
-    remedy(j, f, "mpirun --bind-to none (or --bind-to numa, --map-by ppr:N:socket:PE=8); srun --cpu-bind=none, or --cpus-per-task=8 and more");
-    remedy(j, f, "check: grep Cpus_allowed_list /proc/PID/status of a rank; NCCL_IGNORE_CPU_AFFINITY=1 lets the library ignore the mask");
+    remedy(j, f, "`mpirun --bind-to none ...` (or `mpirun --map-by ppr:4:socket:PE=8 ...`); `srun --cpu-bind=none ...`, or `srun --cpus-per-task=8 ...`; by hand, near the GPU: `numactl --cpunodebind=0 --membind=0 python train.py`, the node from `nvidia-smi topo -m`");
+    remedy(j, f, "check a rank: `grep Cpus_allowed_list /proc/PID/status`; `export NCCL_IGNORE_CPU_AFFINITY=1` lets the library ignore the mask");
 }
 
 void rule_numa_balancing(struct judge *j)
@@ -317,7 +317,7 @@ void rule_numa_balancing(struct judge *j)
     struct finding *f = find(j, ADVICE, 0.7, "NUMA balancing is on%s%s: speeds will vary from run to run", *n->host ? " on " : "", n->host);
     explain(j, f, "The kernel unmaps pages to see who uses them, and moves them; what GPUs and cards have mapped is disturbed by it.");
     evidence(f, n);
-    remedy(j, f, "sudo sysctl kernel.numa_balancing=0");
+    remedy(j, f, "`sudo sysctl -w kernel.numa_balancing=0`; for good: `echo kernel.numa_balancing=0 | sudo tee /etc/sysctl.d/90-numa-balancing.conf`");
 }
 
 /* ---- versions and plugins ------------------------------------------------------------------------------------------------------------------------ */
@@ -356,7 +356,7 @@ void rule_versions(struct judge *j)
     evidence(f, family);
     if (family)
         consequence(j, f, "'connecting to address with family %lld': an address read from the wrong place", (long long)family->a);
-    remedy(j, f, "one version everywhere: python -c 'import torch; print(torch.cuda.nccl.version())' on every host, and which file is mapped: grep -h nccl /proc/PID/maps");
+    remedy(j, f, "one version everywhere: `python3 -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'` on every host, and which file is mapped: `grep -hoE '/.*lib(n|r)ccl[.]so.*' /proc/PID/maps | sort -u`");
 }
 
 void rule_plugin(struct judge *j)
@@ -375,7 +375,7 @@ void rule_plugin(struct judge *j)
         evidence(f, p);
         evidence(f, wanted);
         evidence(f, first_of(j->m, F_NETWORK));
-        remedy(j, f, "is it on the path of the rank? ldconfig -p | grep nccl-net; echo $LD_LIBRARY_PATH inside the job; match plugin and library (NCCL 2.30 takes net v6-v12, RCCL 2.21 v5-v8)");
+        remedy(j, f, "is it on the path of the rank? `ldconfig -p | grep -E '(nccl|rccl)-net'`, `echo $LD_LIBRARY_PATH` inside the job; match plugin and library (NCCL 2.30 takes net v6-v12, RCCL 2.21 v5-v8)");
         return;
     }
 }
@@ -398,6 +398,6 @@ void rule_wrong_results(struct judge *j)
     explain(j, f, "This is data corruption on some path between the ranks; until it is found no result of this machine can be trusted.");
     evidence(f, bad);
     evidence(f, end);
-    remedy(j, f, "repeat with one path less each time, until it is right: NCCL_NET_GDR_LEVEL=LOC (GPUDirect RDMA off), NCCL_P2P_DISABLE=1, NCCL_PROTO=^LL128, NCCL_NVLS_ENABLE=0; and with another version of the library");
-    remedy(j, f, "then look at that path: ACS and IOMMU, firmware of cards and switches, NVLink error counters");
+    remedy(j, f, "repeat with one path less each time, until it is right: `export NCCL_NET_GDR_LEVEL=LOC` (GPUDirect RDMA off), `export NCCL_P2P_DISABLE=1`, `export NCCL_PROTO=^LL128`, `export NCCL_NVLS_ENABLE=0`; and with another version of the library");
+    remedy(j, f, "then look at that path: ACS and IOMMU (`sudo lspci -vvv | grep ACSCtl`, `cat /proc/cmdline`), firmware of cards and switches (`ibv_devinfo | grep fw_ver`), `nvidia-smi nvlink -e`");
 }

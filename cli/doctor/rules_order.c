@@ -210,7 +210,7 @@ void rule_timeout_scope(struct judge *j)
         evidence(f, k);
         evidence(f, other ? limit : variable);
         if (other)
-            remedy(j, f, "pass timeout= to new_group(...), or to the mesh, too; frameworks have their own: Megatron --distributed-timeout-minutes, DeepSpeed's timeout in init_distributed, verl's actor_rollout_ref.nccl_timeout");
+            remedy(j, f, "pass timeout= to new_group(...), or to the mesh, too; frameworks have their own: Megatron `--distributed-timeout-minutes 120`, DeepSpeed's timeout in init_distributed, verl `actor_rollout_ref.nccl_timeout=7200`");
         else
             remedy(j, f, "pass `timeout=timedelta(seconds=%s)` to init_process_group; then find out why an operation takes that long", variable->value);
         return;

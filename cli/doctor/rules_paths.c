@@ -135,7 +135,7 @@ void rule_graph_channels(struct judge *j)
         struct finding *f = find(j, LIKELY - 5, 0.9, "Graph %lld (%s) claims %lld channels and has %d", (long long)g->a, pattern_of(g), (long long)g->c, n);
         explain(j, f, n < g->c ? "Those that are missing are taken as empty, and the library ends with an internal error, or uses what memory holds." : "What is beyond is ignored.");
         evidence(f, g);
-        remedy(j, f, "write `nchannels=\"%d\"`, or dump the file again (NCCL_GRAPH_DUMP_FILE)", n);
+        remedy(j, f, "write `nchannels=\"%d\"`, or dump the file again: `export NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml`", n);
         return;
     }
 }
@@ -171,7 +171,7 @@ void rule_graph_gpus(struct judge *j)
             explain(j, f, "A ring passes each GPU once; with such a file the library fails, or ranks wait for each other.");
             evidence(f, c);
             evidence(f, first);
-            remedy(j, f, "dump it again on the machine that it is for (NCCL_GRAPH_DUMP_FILE), or take NCCL_GRAPH_FILE away");
+            remedy(j, f, "dump it again on the machine that it is for: `export NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml`; or `unset NCCL_GRAPH_FILE`");
             return;
         }
     }
@@ -236,7 +236,7 @@ void rule_graph_speed(struct judge *j)
             evidence(f, c);
             evidence(f, g);
             evidence(f, t->fact);
-            remedy(j, f, "an order of GPUs that follows the links of this machine; without NCCL_GRAPH_FILE the library searches one");
+            remedy(j, f, "an order of GPUs that follows the links of this machine; the library searches one itself after `unset NCCL_GRAPH_FILE`");
             return;
         }
 }

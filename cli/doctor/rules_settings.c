@@ -78,13 +78,13 @@ void rule_setting_invalid(struct judge *j)
     if (phrases.n)
         explain(j, f, "No version of the library prints %s, so looking for it proves nothing; look for 'Init COMPLETE'.", names_say(j->m, &phrases));
     for (int i = 0; i < fix_count; i++)
-        remedy(j, f, "%s", fixes[i]);
+        remedy_made(f, fixes[i]);
     EACH_FACT(j->m, F_AFTER_PROGRAM, a) {
         remedy(j, f, "put %s=%s before the program: `mpirun -x %s=%s ...`, or export it", a->name, a->value, a->name, a->value);
         evidence(f, a);
     }
     if (!f->remedy_count)
-        remedy(j, f, "correct or unset %s", names_say(j->m, &wrong));
+        remedy(j, f, "correct it, or `unset %s`", wrong.v[0]);
 }
 
 /* Alike but for underscores, or a plural: what is meant is plain. */
@@ -196,7 +196,7 @@ void rule_contradiction(struct judge *j)
         struct finding *f = find(j, ADVICE + 4, 0.8, "%s=%s makes %s=%s pointless: %s", off->name, off->value, idle->name, idle->value, pairs[i].why);
         evidence(f, off);
         evidence(f, idle);
-        remedy(j, f, "keep one of the two");
+        remedy(j, f, "keep one of the two: `unset %s`, or `unset %s`", idle->name, off->name);
         return;
     }
     long long least = number_of(j->m, "NCCL_MIN_NCHANNELS", -1), most = number_of(j->m, "NCCL_MAX_NCHANNELS", -1);
@@ -204,7 +204,7 @@ void rule_contradiction(struct judge *j)
         struct finding *f = find(j, ADVICE + 4, 0.85, "NCCL_MIN_NCHANNELS=%lld is more than NCCL_MAX_NCHANNELS=%lld: the minimum wins", least, most);
         evidence(f, setting_of(j->m, "NCCL_MIN_NCHANNELS"));
         evidence(f, setting_of(j->m, "NCCL_MAX_NCHANNELS"));
-        remedy(j, f, "set NCCL_MAX_NCHANNELS alone, or neither");
+        remedy(j, f, "set NCCL_MAX_NCHANNELS alone, or neither: `unset NCCL_MIN_NCHANNELS`");
     }
 }
 
@@ -300,7 +300,7 @@ void rule_settings_differ(struct judge *j)
     evidence(f, sizes);
     if (sizes)
         consequence(j, f, "sizes that do not fit (%lld against %lld bytes) come from this", (long long)sizes->a, (long long)sizes->b);
-    remedy(j, f, unset ? "pass the environment to all ranks: `mpirun -x NAME`, `srun --export=ALL`, /etc/nccl.conf on every host, Ray runtime_env" : "set the same value everywhere, or nowhere");
+    remedy(j, f, unset ? "pass the environment to all ranks: `mpirun -x NAME`, `srun --export=ALL`, /etc/nccl.conf on every host, Ray runtime_env" : "on all ranks the same value, or none: `unset %s`", tell->v[0]);
 }
 
 /* Sizes that do not fit, and no setting that explains it. */
@@ -318,7 +318,7 @@ void rule_sizes_differ(struct judge *j)
     else
         explain(j, f, "Either they call the operation with different counts, or settings that cut messages (NCCL_BUFFSIZE, NCCL_PROTO, versions) differ; a card with relaxed ordering forced on does it too.");
     evidence(f, x);
-    remedy(j, f, "compare `env | grep NCCL` and the version on both; run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; mlxconfig: PCI_WR_ORDERING");
+    remedy(j, f, "compare `env | grep NCCL` and the version on both; run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; relaxed ordering of the card: `sudo mlxconfig -d DEVICE query | grep PCI_WR_ORDERING`");
 }
 
 /* Gloo cuts by nothing but the counts of the call, so there is one cause. It ends the process that sees it. */

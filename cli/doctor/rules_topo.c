@@ -89,8 +89,8 @@ void rule_hosts_wired_differently(struct judge *j)
     evidence(f, was);
     evidence(f, is);
     evidence(f, cpu);
-    remedy(j, f, "move the card to the slot that it has on %s, or compare BIOS settings (NPS, PCIe bifurcation) and risers: lspci -tv on both", good);
-    remedy(j, f, "until then leave %s out on that host: NCCL_IB_HCA=^=%s", card, card);
+    remedy(j, f, "move the card to the slot that it has on %s, or compare BIOS settings (NPS, PCIe bifurcation) and risers; on both: `lspci -tv`, `nvidia-smi topo -m`", good);
+    remedy(j, f, "until then leave %s out on that host: `export NCCL_IB_HCA=^=%s`", card, card);
 }
 
 /* ---- xGMI: hops that say 1 for all ------------------------------------------------------------------------------------------------------------ */
@@ -129,7 +129,7 @@ void rule_xgmi_hops(struct judge *j)
     explain(j, f, "rocm-smi's hops say 1 for whatever is reached over xGMI; the weight counts links (15 each on most releases), and the bandwidth of a pair that is two hops away is shared with those between.");
     evidence(f, one);
     evidence(f, hop);
-    remedy(j, f, "use weights (rocm-smi --showtopoweight), or /sys/class/drm/card*/device/xgmi_num_links, when ranks are placed; a ring that follows direct links is what is wanted");
+    remedy(j, f, "use weights when ranks are placed: `rocm-smi --showtopoweight`, or `grep . /sys/class/drm/card*/device/xgmi_num_links`; a ring that follows direct links is what is wanted");
 }
 
 /* ---- topology files ----------------------------------------------------------------------------------------------------------------------------- */
@@ -156,8 +156,8 @@ void rule_virtual_machine(struct judge *j)
         explain(j, f, "There are no PCIe switches, no link speeds and no NUMA node (numaid -1), so the library cannot tell which card is near which GPU; about half of the bandwidth of the bare machine is what remains. Give it NCCL_TOPO_FILE.");
         evidence(f, x);
         evidence(f, one);
-        remedy(j, f, "NCCL_TOPO_FILE=/path/file.xml that says what the host is like (clouds publish theirs for each machine type); a file that cannot be opened is only told at INFO");
-        remedy(j, f, "on the host: enable ATS, so that GPUs and cards reach each other without the root complex; pass NUMA affinity to the guest");
+        remedy(j, f, "a file that says what the host is like (clouds publish theirs for each machine type): `export NCCL_TOPO_FILE=/path/file.xml`; one that cannot be opened is only told at INFO: `ls -l $NCCL_TOPO_FILE`, in the container, too");
+        remedy(j, f, "on the host: enable ATS, so that GPUs and cards reach each other without the root complex (`sudo lspci -vvv | grep ATSCtl` shows where it is on); pass NUMA affinity to the guest");
         return;
     }
 }
@@ -172,7 +172,7 @@ void rule_twin_guid(struct judge *j)
             explain(j, f, "The library tells rails apart by guid and port; here it cannot, so NCCL_CROSS_NIC=0 still crosses them.");
             evidence(f, a);
             evidence(f, b);
-            remedy(j, f, "name the rails (NCCL 2.28 and later: NCCL_IB_HCA=%s:1:0,%s:1:1), or give each rank its card", a->name, b->name);
+            remedy(j, f, "name the rails (NCCL 2.28 and later): `export NCCL_IB_HCA=%s:1:0,%s:1:1`; or give each rank its card", a->name, b->name);
             return;
         }
 }
@@ -239,7 +239,7 @@ void rule_links_uneven(struct judge *j)
         struct finding *f = find(j, LIKELY - 5, 0.75, "GPU %d has %lld of %lld NVLinks, all %d others have all", few->dev, (long long)few->b, (long long)most, at_most);
         explain(j, f, "One GPU with fewer links than its siblings has links that are down.");
         evidence(f, few);
-        remedy(j, f, "nvidia-smi nvlink -s -i %d; nvidia-smi nvlink -e -i %d", few->dev, few->dev);
+        remedy(j, f, "`nvidia-smi nvlink -s -i %d; nvidia-smi nvlink -e -i %d`", few->dev, few->dev);
         return;
     }
 }

@@ -105,6 +105,12 @@ static struct opinion opinion(enum grade grade, const char *text, const char *fi
 
 static const struct opinion FINE = {GRADE_FINE, "", ""};
 
+/* `export NAME=VALUE`, as a shell can read it. */
+static const char *assigned(struct model *m, const char *name, const char *value)
+{
+    return model_say(m, "`export %s`", shell_word(m, model_say(m, "%s=%s", name, value), false));
+}
+
 /* ---- names ---------------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_family(const char *name)
@@ -125,11 +131,11 @@ static struct opinion name_opinion(struct model *m, const char *name, const char
 {
     for (size_t i = 0; i < sizeof myths / sizeof *myths; i++)
         if (same_text(name, myths[i].name))
-            return opinion(GRADE_WRONG, model_say(m, "%s is read by neither NCCL, RCCL nor PyTorch (unless your own script does): %s", name, myths[i].wanted), model_say(m, "`unset %s`", name));
+            return opinion(GRADE_WRONG, model_say(m, "%s is read by neither NCCL, RCCL nor PyTorch (unless your own script does): %s", name, myths[i].wanted), model_say(m, "`unset %s`", shell_word(m, name, false)));
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         if (same_text(name, renamed[i].name)) {
             bool torch = begins(renamed[i].now, "TORCH_") && begins(name, "NCCL_");
-            return opinion(torch ? GRADE_WRONG : GRADE_NOTE, model_say(m, "%s %s %s", name, torch ? "is no variable of NCCL; it is PyTorch's, and was renamed" : "has a newer name,", renamed[i].now), model_say(m, "export %s=%s", renamed[i].now, value));
+            return opinion(torch ? GRADE_WRONG : GRADE_NOTE, model_say(m, "%s %s %s", name, torch ? "is no variable of NCCL; it is PyTorch's, and was renamed" : "has a newer name,", renamed[i].now), assigned(m, renamed[i].now, value));
         }
     if (known_named(name) || other_known(name) || !is_family(name))
         return FINE;
@@ -137,7 +143,7 @@ static struct opinion name_opinion(struct model *m, const char *name, const char
     for (size_t i = 0; i < KNOWN_COUNT; i++)
         names[i] = known[i].name;
     const char *near = out_nearest(name, names, KNOWN_COUNT);
-    return opinion(GRADE_WRONG, model_say(m, "%s is read by nobody%s%s%s", name, near ? "; did you mean " : "", near ? near : "", near ? "?" : ""), near ? model_say(m, "export %s=%s", near, value) : "");
+    return opinion(GRADE_WRONG, model_say(m, "%s is read by nobody%s%s%s", name, near ? "; did you mean " : "", near ? near : "", near ? "?" : ""), near ? assigned(m, near, value) : model_say(m, "`unset %s`", shell_word(m, name, false)));
 }
 
 /* ---- values ----------------------------------------------------------------------------------------------------------------------------- */
@@ -151,6 +157,34 @@ static bool is_word(const char *list, const char *w, size_t n, bool exact)
         p += k;
     }
     return false;
+}
+
+/* The legal word that is nearest, and all of them. */
+static const char *word_fix(struct model *m, const char *name, const char *legal, const char *w, size_t n)
+{
+    const char *list[48];
+    size_t count = 0;
+    for (const char *p = legal; *p && count < sizeof list / sizeof *list; p += strspn(p, " ")) {
+        size_t k = strcspn(p, " ");
+        list[count++] = model_string(m, p, k);
+        p += k;
+    }
+    const char *near = NULL, *given = model_string(m, w, n);
+    for (size_t i = 0; i < count; i++)
+        if (strlen(list[i]) > 2 && n > 2 && (strncasecmp(list[i], given, strlen(list[i])) == 0 || strcasecmp(list[i], given) == 0))
+            near = list[i];
+    near = near ? near : out_nearest(given, list, count);
+    return model_say(m, "%s%s%sthe words are %s", near ? "`export " : "", near ? model_say(m, "%s=%s`", name, near) : "", near ? "; " : "", legal);
+}
+
+/* 4M -> 4194304 */
+static const char *number_fix(struct model *m, const char *name, long long v, char unit)
+{
+    static const char units[] = "kmgt";
+    const char *at = strchr(units, tolower((unsigned char)unit));
+    if (!at || !unit || v < 0 || v > 1 << 20)
+        return model_say(m, "write the number out: `export %s=%lld`", name, v);
+    return model_say(m, "write the number out: `export %s=%lld`", name, v << 10 * (at - units + 1));
 }
 
 static struct opinion word_opinion(struct model *m, const char *name, const char *value)
@@ -170,7 +204,7 @@ static struct opinion word_opinion(struct model *m, const char *name, const char
             if (k && w[0] == '^')
                 w++, k--;
             if (!is_word(words[i].words, w, k, words[i].exact))
-                return opinion(GRADE_WRONG, model_say(m, "%s=%s: '%.*s' is %s", name, value, (int)k, w, words[i].otherwise), model_say(m, "%s: one of %s", name, words[i].words));
+                return opinion(GRADE_WRONG, model_say(m, "%s=%s: '%.*s' is %s", name, value, (int)k, w, words[i].otherwise), word_fix(m, name, words[i].words, w, k));
             p += n;
             p += *p != 0;
         }
@@ -194,9 +228,9 @@ static struct opinion number_opinion(struct model *m, const struct known *k, con
         return FINE;
     long long v = strtoll(value, &end, 0);
     if (end == value)
-        return opinion(GRADE_WRONG, model_say(m, "%s=%s is no number, and is read as 0", k->name, value), model_say(m, "export %s=1 if it is to be on", k->name));
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s is no number, and is read as 0", k->name, value), model_say(m, "`export %s=1` if it is to be on", k->name));
     if (*end && !isspace((unsigned char)*end))
-        return opinion(GRADE_WRONG, model_say(m, "%s=%s is read as %lld: suffixes are not understood", k->name, value, v), model_say(m, "write the number out"));
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s is read as %lld: suffixes are not understood", k->name, value, v), number_fix(m, k->name, v, *end));
     return FINE;
 }
 
@@ -215,9 +249,9 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
 {
     long long v = setting_number(value);
     if (same_text(name, "GLOO_SOCKET_IFNAME") && (value[0] == '^' || value[0] == '=' || (strchr(value, '*'))))
-        return opinion(GRADE_WRONG, model_say(m, "GLOO_SOCKET_IFNAME=%s: Gloo wants exact interface names; ^ and = are NCCL's syntax", value), "GLOO_SOCKET_IFNAME=eth0");
+        return opinion(GRADE_WRONG, model_say(m, "GLOO_SOCKET_IFNAME=%s: Gloo wants exact interface names; ^ and = are NCCL's syntax", value), "one whole name of `ip -br addr`: `export GLOO_SOCKET_IFNAME=eth0`");
     if ((same_text(name, "NCCL_P2P_DISABLE") || same_text(name, "NCCL_SHM_DISABLE")) && v != 0 && v != 1)
-        return opinion(GRADE_WRONG, model_say(m, "%s=%s does nothing: only 1 acts", name, value), model_say(m, "export %s=1", name));
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s does nothing: only 1 acts", name, value), assigned(m, name, "1"));
     if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && v > 0 && v < 65536)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "`unset %s` (4194304 is the default)", name));
     if (same_text(name, "NCCL_SOCKET_IFNAME") && strlen(value) == 1)
@@ -246,7 +280,7 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
 struct opinion setting_opinion(struct model *m, const char *name, const char *value, bool blank)
 {
     if (blank && is_family(name))
-        return opinion(GRADE_WRONG, model_say(m, "a blank beside '=' makes '%s =%s' something else: the variable %s is not set by it", name, value, name), model_say(m, "%s=%s", name, value));
+        return opinion(GRADE_WRONG, model_say(m, "a blank beside '=' makes '%s =%s' something else: the variable %s is not set by it", name, value, name), assigned(m, name, value));
     struct opinion o = name_opinion(m, name, value);
     if (o.grade == GRADE_WRONG || strchr(value, '$'))
         return o;
