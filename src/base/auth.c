@@ -54,13 +54,15 @@ void auth_derive(struct auth_key *key, const void *seed, size_t bytes)
     crypto_generichash(key->secret, sizeof key->secret, seed, bytes, (const unsigned char *)domain, sizeof domain - 1);
 }
 
+static const uint8_t no_nonce[AUTH_NONCE_BYTES]; /* of an acceptor that is not answered */
+#define GAVE_UP "gave up"
+
 /* MAC of everything both sides have said, and of who says it. */
-static void mac(const struct auth_session *s, const char *who, uint8_t out[AUTH_MAC_BYTES])
+static void mac(const struct auth_session *s, const uint8_t *acceptor_nonce, const char *who, uint8_t out[AUTH_MAC_BYTES])
 {
     static const uint8_t none[AUTH_SECRET_BYTES] = "UNISONO_AUTH=none";
     crypto_generichash_state st;
     crypto_generichash_init(&st, s->key->none ? none : s->key->secret, AUTH_SECRET_BYTES, AUTH_MAC_BYTES);
-    const uint8_t *acceptor_nonce = s->peer_nonce;
     crypto_generichash_update(&st, (const uint8_t *)&s->hello, HELLO_BYTES);
     crypto_generichash_update(&st, acceptor_nonce, AUTH_NONCE_BYTES);
     crypto_generichash_update(&st, (const uint8_t *)who, strlen(who));
@@ -90,6 +92,20 @@ void auth_start(struct auth_session *s, const struct auth_key *key, bool initiat
     s->deadline_ns = clock_after(LIMIT_S);
     s->wants_write = initiator;
     s->left = false;
+    s->own_job = 0;
+    s->patient = false;
+}
+
+/* Is its time over? Who has said what only our own know gets some more, once. */
+static bool is_late(struct auth_session *s)
+{
+    if (clock_ns() < s->deadline_ns)
+        return false;
+    if (s->patient || s->initiator || s->state != A_READ_PROOF || s->own_job == 0 || s->hello.job != s->own_job)
+        return true;
+    s->patient = true;
+    s->deadline_ns += (uint64_t)((AUTH_PATIENT_S - LIMIT_S) * 1e9);
+    return clock_ns() >= s->deadline_ns;
 }
 
 /* Move the rest of a message of `bytes`: UNO_OK = complete, IN_PROGRESS = poll. */
@@ -106,7 +122,7 @@ static uno_err move(struct auth_session *s, int fd, size_t bytes, bool out)
             continue;
         } else if (n < 0 && errno == EAGAIN) {
             s->wants_write = out;
-            if (clock_ns() >= s->deadline_ns)
+            if (is_late(s))
                 return refuse(fd, "did not finish the handshake in time; the connection was refused");
             return err_set(UNO_ERR_IN_PROGRESS, "handshake not finished");
         } else {
@@ -140,10 +156,10 @@ static uno_err got_answer(struct auth_session *s, int fd)
 {
     uint8_t want[AUTH_MAC_BYTES];
     memcpy(s->peer_nonce, s->buf, AUTH_NONCE_BYTES);
-    mac(s, "acceptor", want);
+    mac(s, s->peer_nonce, "acceptor", want);
     if (sodium_memcmp(want, s->buf + AUTH_NONCE_BYTES, AUTH_MAC_BYTES) != 0)
         return refuse(fd, "does not know this job's secret; it belongs to another job, or the secret files differ");
-    mac(s, "initiator", s->buf);
+    mac(s, s->peer_nonce, "initiator", s->buf);
     s->state = I_SEND_PROOF;
     return UNO_OK;
 }
@@ -158,7 +174,7 @@ static uno_err got_hello(struct auth_session *s, int fd)
                                        : "runs with UNISONO_AUTH=none, and this side has a secret; set it alike on all ranks");
     TRY(auth_random(s->peer_nonce, AUTH_NONCE_BYTES));
     memcpy(s->buf, s->peer_nonce, AUTH_NONCE_BYTES);
-    mac(s, "acceptor", s->buf + AUTH_NONCE_BYTES);
+    mac(s, s->peer_nonce, "acceptor", s->buf + AUTH_NONCE_BYTES);
     s->state = A_SEND_ANSWER;
     return UNO_OK;
 }
@@ -166,9 +182,12 @@ static uno_err got_hello(struct auth_session *s, int fd)
 static uno_err got_proof(struct auth_session *s, int fd)
 {
     uint8_t want[AUTH_MAC_BYTES];
-    mac(s, "initiator", want);
-    if (sodium_memcmp(want, s->buf, AUTH_MAC_BYTES) != 0)
-        return refuse(fd, "does not know this job's secret; the connection was refused");
+    mac(s, s->peer_nonce, "initiator", want);
+    if (sodium_memcmp(want, s->buf, AUTH_MAC_BYTES) != 0) {
+        mac(s, no_nonce, GAVE_UP, want);
+        s->left = sodium_memcmp(want, s->buf, AUTH_MAC_BYTES) == 0;
+        return refuse(fd, s->left ? "gave up during the handshake" : "does not know this job's secret; the connection was refused");
+    }
     s->state = DONE;
     return UNO_OK;
 }
@@ -207,6 +226,18 @@ uno_err auth_step(struct auth_session *s, int fd)
         }
     }
     return UNO_OK;
+}
+
+void auth_give_up(const struct auth_session *s, int fd)
+{
+    uint8_t out[AUTH_MAC_BYTES], rest[ANSWER_BYTES];
+    if (!s->initiator || s->state != I_READ_ANSWER)
+        return; /* nothing was said yet, or all of it */
+    mac(s, no_nonce, GAVE_UP, out);
+    if (send(fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof out)
+        return;
+    while (recv(fd, rest, sizeof rest, MSG_DONTWAIT) > 0) /* what is left unread makes the kernel send a reset, which may overtake it */
+        ;
 }
 
 uno_err auth_run(struct auth_session *s, int fd, uint64_t deadline_ns)

@@ -5,7 +5,9 @@
  *
  * Wire: initiator sends HELLO (magic, protocol version, role, job, epoch, from, to, connection id, nonce_i), acceptor answers
  * with nonce_a and MAC_a over (all of HELLO, nonce_a, "acceptor"), initiator sends MAC_i over (all, "initiator"). Keyed
- * BLAKE2b, compared in constant time. At most 256 bytes before it is done.
+ * BLAKE2b, compared in constant time. At most 256 bytes before it is done. An initiator that gives up for reasons of its own
+ * (another address answered first, it is late itself) sends MAC_g over (all of HELLO, 16 zero bytes, "gave up") and ends: who
+ * counts strangers knows then that it was none. Sent again by somebody who has listened, it does nothing but that.
  */
 #ifndef UNO_BASE_AUTH_H
 #define UNO_BASE_AUTH_H
@@ -32,6 +34,7 @@ struct auth_hello {            /* exactly as on the wire, little-endian, 64 byte
 };
 #define AUTH_MAGIC 0x4f494e55u
 #define AUTH_VERSION 1
+#define AUTH_PATIENT_S 10.0 /* a machine that is short of processors makes even our own late */
 
 struct auth_key { uint8_t secret[AUTH_SECRET_BYTES]; bool none; /* UNISONO_AUTH=none */ };
 
@@ -49,12 +52,16 @@ struct auth_session {
     uint8_t peer_nonce[AUTH_NONCE_BYTES];
     uint8_t buf[256];
     uint64_t deadline_ns;             /* 2 s by default */
+    uint64_t own_job;                 /* acceptor, 0 = none: who has said a right HELLO for this job gets AUTH_PATIENT_S in all */
+    bool patient;                     /* it has got it */
     bool wants_write;                 /* which direction to poll */
-    bool left;                        /* acceptor, after a failure: the other side hung up before it said anything, which is no refusal: so does
-                                       * who only asks whether the port can be reached */
+    bool left;                        /* acceptor, after a failure: the other side hung up before it said anything, as does who only asks whether
+                                       * the port can be reached, or gave up and proved that it knows the secret: no refusal */
 };
 void auth_start(struct auth_session *s, const struct auth_key *key, bool initiator);
 uno_err auth_step(struct auth_session *s, int fd);
+/* Initiator, before it closes the socket of a handshake that is not done, whatever the reason. Never blocks. */
+void auth_give_up(const struct auth_session *s, int fd);
 /* Connections to this process that were refused: no handshake, a wrong one, or a stranger to the job who knows the secret. Counted by who
  * accepts them. Any thread. */
 void auth_count_refused(void);

@@ -56,11 +56,19 @@ struct search {
     uint64_t short_ns;            /* no socket could be made since then for want of descriptors or memory; 0 = one could */
 };
 
+static void attempt_end(struct attempt *a)
+{
+    if (a->fd < 0)
+        return;
+    if (a->state == SHAKING)
+        auth_give_up(&a->auth, a->fd);
+    close(a->fd);
+    a->fd = -1;
+}
+
 static void attempt_failed(struct attempt *a, const char *why, bool refused)
 {
-    if (a->fd >= 0)
-        close(a->fd);
-    a->fd = -1;
+    attempt_end(a);
     snprintf(a->why, sizeof a->why, "%s", why);
     a->refusals += refused;
     a->state = a->refusals >= REFUSALS_MAX ? GIVEN_UP : WAITING;
@@ -250,8 +258,7 @@ static uno_err search_new(const struct boot_id *id, int rank, int size, struct s
 static void search_free(struct search *s)
 {
     for (size_t i = 0; s->list && i < s->count; i++)
-        if (s->list[i].fd >= 0)
-            close(s->list[i].fd);
+        attempt_end(&s->list[i]);
     free(s->list);
 }
 

@@ -189,6 +189,7 @@ static struct tcp_half *half_new(struct net_proc *p, int fd, struct net_link *l,
     h->connected = l == NULL;
     h->deadline_ns = clock_ns() + TCP_HALF_OPEN_NS;
     auth_start(&h->auth, &p->opt.key, l != NULL);
+    h->auth.own_job = p->opt.job;
     if (!half_watch(p, h, EPOLL_CTL_ADD)) {
         err_sys("cannot watch a socket");
         free(h);
@@ -213,6 +214,8 @@ static void half_end(struct net_proc *p, struct tcp_half *h, bool keep_fd)
         h->link->lanes[h->lane].trying--;
     else
         p->naccepted--;
+    if (!keep_fd && h->connected)
+        auth_give_up(&h->auth, h->fd);
     if (keep_fd)
         epoll_ctl(p->setup_fd, EPOLL_CTL_DEL, h->fd, NULL);
     else
@@ -393,7 +396,8 @@ static void welcome(struct net_proc *p, struct tcp_half *h)
     if (!(l = link_find(p, hello->from, true)) || atomic_load(&l->state) == TCP_LINK_DOWN || l->npaths >= TCP_MAX_PATHS) {
         if (l)
             link_say_closed(l, fd);
-        half_failed(p, h, TCP_WHY_LOCAL, l ? "its link is closed or has enough sockets" : err_text());
+        LOG(LOG_INFO, LOG_NET, "process %d: a connection is not used: %s", hello->from, l ? "its link is closed or has enough sockets" : err_text());
+        half_end(p, h, false); /* one of ours: no stranger */
         return;
     }
     half_end(p, h, true);
@@ -468,7 +472,7 @@ static bool accept_some(struct net_proc *p)
         }
         any = true;
         if (sock_tune(fd) != UNO_OK || !half_new(p, fd, NULL, -1)) {
-            stranger(p, err_text());
+            LOG(LOG_INFO, LOG_NET, "a connection is not accepted: %s", err_text());
             close(fd);
         }
     }
@@ -509,6 +513,16 @@ bool connect_step(struct net_proc *p)
     return any;
 }
 
+/* An accepted one's time is over: what has come meanwhile counts, and who seems to be ours gets some more. true: it is there still. */
+static bool half_late(struct net_proc *p, struct tcp_half *h)
+{
+    half_step(p, h);
+    if (!still_half(p, h))
+        return false;
+    h->deadline_ns = h->auth.deadline_ns;
+    return true;
+}
+
 bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late)
 {
     bool again = false;
@@ -522,6 +536,8 @@ bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late)
         bool down = h->link && atomic_load(&h->link->state) == TCP_LINK_DOWN;
         if (down)
             half_end(p, h, false);
+        else if (!h->link && now >= h->deadline_ns)
+            again |= half_late(p, h);
         else if (now >= h->deadline_ns)
             half_failed(p, h, h->connected ? TCP_WHY_SILENT : TCP_WHY_NO_ANSWER,
                         h->connected ? "no handshake within 2 s" : "no answer within 2 s");

@@ -179,6 +179,60 @@ static void every_flipped_bit_is_refused(void **state)
     }
 }
 
+/* Who gives up half-way is told from a stranger, before and after the acceptor has answered, by who knows the secret alone. */
+static void who_gives_up_is_no_stranger(void **state)
+{
+    enum { GIVES_UP, HANGS_UP, OTHER_SECRET, WAYS };
+    struct auth_key k = key_of("one"), k2 = key_of("two");
+    for (int way = 0; way < WAYS; way++)
+        for (int answered = 0; answered < 2; answered++) {
+            int fd[2];
+            tcp_pair(fd);
+            struct auth_session i = {0}, a = {0};
+            auth_start(&i, way == OTHER_SECRET ? &k2 : &k, true);
+            auth_start(&a, &k, false);
+            assert_int_equal(auth_step(&i, fd[0]), UNO_ERR_IN_PROGRESS);
+            for (uint64_t end = clock_after(0.05); answered && clock_ns() < end;)
+                assert_int_equal(auth_step(&a, fd[1]), UNO_ERR_IN_PROGRESS);
+            if (way != HANGS_UP)
+                auth_give_up(&i, fd[0]);
+            close(fd[0]);
+            assert_int_equal(auth_run(&a, fd[1], clock_after(5)), UNO_ERR_AUTH);
+            assert_int_equal(a.left, way == GIVES_UP);
+            close(fd[1]);
+        }
+}
+
+/* A late proof is waited for longer, once, where HELLO names the own job. */
+static void our_own_may_be_late(void **state)
+{
+    enum { OURS, SILENT, OTHER_JOB, WAYS };
+    struct auth_key k = key_of("one");
+    for (int way = 0; way < WAYS; way++) {
+        int fd[2];
+        tcp_pair(fd);
+        struct auth_session i = {0}, a = {0};
+        i.hello.job = 77;
+        auth_start(&i, &k, true);
+        auth_start(&a, &k, false);
+        a.own_job = way == OTHER_JOB ? 78 : 77;
+        if (way != SILENT)
+            assert_int_equal(auth_step(&i, fd[0]), UNO_ERR_IN_PROGRESS);
+        for (uint64_t end = clock_after(0.05); clock_ns() < end;)
+            assert_int_equal(auth_step(&a, fd[1]), UNO_ERR_IN_PROGRESS);
+        a.deadline_ns = clock_ns();
+        assert_int_equal(auth_step(&a, fd[1]), way == OURS ? UNO_ERR_IN_PROGRESS : UNO_ERR_AUTH);
+        if (way == OURS) {
+            assert_in_range(a.deadline_ns - clock_ns(), 7000000000u, 8000000000u);
+            a.deadline_ns = clock_ns();
+            assert_int_equal(auth_step(&a, fd[1]), UNO_ERR_AUTH);
+            assert_false(a.left);
+        }
+        close(fd[0]);
+        close(fd[1]);
+    }
+}
+
 static void silence_ends_in_time(void **state)
 {
     struct auth_key k = key_of("one");
@@ -203,6 +257,7 @@ int main(void)
         cmocka_unit_test(none_meets_only_none),
         cmocka_unit_test(garbage_is_refused_at_its_first_bytes),
         cmocka_unit_test(every_flipped_bit_is_refused),
+        cmocka_unit_test(who_gives_up_is_no_stranger), cmocka_unit_test(our_own_may_be_late),
         cmocka_unit_test(silence_ends_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
