@@ -13,7 +13,7 @@ install: all
 	@meson install -C build
 conform-all:
 	@scripts/conform-all
-faults: all # goes on with one that was interrupted; FAULTS="--times 2 --healthy-minutes 1" for less
+faults: all # goes on with one of this build that was interrupted; FAULTS="--times 2 --healthy-minutes 1" for less, --judge for the page so far
 	@python3 tests/campaign/campaign.py --jobs 4 --healthy-minutes 15 --log build/faults.log --json build/faults.json \
 	  --page docs/faults.md $(FAULTS) build/cli/unisono build/tests/campaign/campaign_worker
 # Goes on where build/soak.log was left, until TIME has been collected; remove that file to begin anew.

@@ -464,9 +464,13 @@ struct net_link_facts {
 };
 /* Any thread. false: another thread is at the sockets; ask again. */
 bool net_link_facts(struct net_link *link, struct net_link_facts *facts);
-/* Call `each` for every process with sockets that are up: bytes that its kernel has acknowledged over them, and for how long something was on
- * its way. Any thread; false: another thread is at the sockets. */
-bool net_links_moved(struct net_proc *proc, void (*each)(void *arg, int process, uint64_t bytes, uint64_t busy_us), void *arg);
+struct net_moved {               /* over the sockets to one process */
+    uint64_t bytes;              /* that its kernel has acknowledged so far */
+    uint64_t busy_us;            /* so long something was on its way so far */
+    bool more;                   /* just now more lies ready than the path takes, or is sent again */
+};
+/* Call `each` for every process with sockets that are up. Any thread; false: another thread is at the sockets. */
+bool net_links_moved(struct net_proc *proc, void (*each)(void *arg, int process, const struct net_moved *moved), void *arg);
 /* One round over all sockets: accept, handshake, read, write. Never blocks; returns whether anything moved. Any thread; a
  * second caller returns false at once. */
 bool net_progress(struct net_proc *proc);

@@ -201,7 +201,7 @@ static int choose(struct judge *j, bool *folded)
 
 static uint64_t identity_of(const struct fault *x)
 {
-    uint64_t id = hash_mix(x->kind, x->number);
+    uint64_t id = hash_mix(x->kind, x->kind == VERDICT_KIND_SLOW_LINK ? 0 : x->number); /* the same path in operation after operation */
     if (x->group)
         id = hash_mix(id, hash_mix(x->group->seats[0].comm->id, x->group->seats[0].comm->epoch));
     if (x->link)

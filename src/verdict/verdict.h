@@ -180,6 +180,9 @@ struct verdict_link {         /* one path from this rank's host to another one, 
     bool from_if_down;        /* the own interface is down */
     uint64_t measured_bps;    /* bytes/s moved over it lately while there was something to send; 0 = not measured */
     uint64_t expected_bps;    /* the most it has moved so far, or computed from the link's speed; 0 = not known */
+    uint64_t lately_bps;      /* bytes/s over the last second, whatever there was to send */
+    uint64_t behind_ns;       /* for so long up to now more has lain ready than it takes, and it has moved far less than expected_bps ... */
+    uint64_t behind_bps;      /* ... namely so many bytes/s; behind_ns 0 = not so */
 };
 
 struct verdict_offset {       /* of one rank's own clock against another one */
@@ -220,7 +223,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 6
+#define VERDICT_RECORD_VERSION 7
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

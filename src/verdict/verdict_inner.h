@@ -49,7 +49,7 @@ struct fault {
     const struct verdict_link *link;
     int link_reporter;
     int shift;                /* off by one: +1 it skipped one, -1 it made one more */
-    bool holds_up;            /* SLOW_RANK: nothing stands for long, but all goes at its pace */
+    bool holds_up;            /* SLOW_RANK, SLOW_LINK: nothing stands for long, but all goes at its pace */
     struct wait **cycle;      /* ncycle waits, each on the rank of the next one */
     int ncycle;
     int32_t *culprits;        /* ascending */
@@ -116,6 +116,9 @@ void find_failed(struct judge *j);
 void find_unreachable(struct judge *j);
 void find_inside(struct judge *j);
 void find_starved(struct judge *j);
+void find_behind(struct judge *j);
+uint64_t usual_rate(const struct judge *j);                          /* median of what paths move; 0 = of too few is known */
+bool host_in(const struct judge *j, const struct group *g, int host); /* is a rank of this host in it? */
 bool shares_quota(const struct judge *j, const struct verdict_rank *r); /* with another rank: then the job is short of processors, not the rank */
 bool failed_before(const struct verdict_rank *r);                    /* it ended after, and because, a communicator had failed elsewhere */
 int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */

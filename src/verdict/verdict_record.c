@@ -335,7 +335,7 @@ static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
         check_comm(c, m, job_size);
 }
 
-#define LINK_WORDS 11
+#define LINK_WORDS 14
 static void link_fields(struct codec *c, struct verdict_link *l)
 {
     i32(c, &l->from_host, -1, MOST_RANKS, "a host that cannot be");
@@ -349,6 +349,9 @@ static void link_fields(struct codec *c, struct verdict_link *l)
     flag(c, &l->from_if_down);
     u64(c, &l->measured_bps);
     u64(c, &l->expected_bps);
+    u64(c, &l->lately_bps);
+    u64(c, &l->behind_ns);
+    u64(c, &l->behind_bps);
 }
 
 static void process(struct codec *c, struct verdict_process *p)

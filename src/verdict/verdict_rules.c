@@ -327,11 +327,18 @@ static bool lone_caller(struct judge *j, struct group *g, const int32_t *list, i
     return true;
 }
 
+/* Its answer may only be late, over a path that is slow: silence of a moment is none. */
+static bool hardly_silent(const struct judge *j, int rank)
+{
+    const struct verdict_rank *r = &j->f->ranks[rank];
+    return r->status == VERDICT_SILENT && r->status_since_ns && 4 * age_of(j, at_judge(j, rank, r->status_since_ns)) < 3 * j->stall_ns;
+}
+
 static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind kind, int32_t *list)
 {
     int n = 0;
     for (int i = 0; i < g->nabsent; i++)
-        if (!j->blocked[g->absent[i]] && classify(j, g, g->absent[i], false) == kind)
+        if (!j->blocked[g->absent[i]] && classify(j, g, g->absent[i], false) == kind && (kind != VERDICT_KIND_SILENT || !hardly_silent(j, g->absent[i])))
             list[n++] = g->absent[i];
     if (n == 0)
         return;
@@ -431,6 +438,7 @@ static const struct rule { const char *looks_for; void (*find)(struct judge *j);
     {"paths that are cut", find_unreachable},
     {"circles of waits", find_cycles},
     {"ranks that get no processor and hold all others up", find_starved},
+    {"paths that are slow and hold all others up", find_behind},
     {"ranks that do not come to a collective", find_absent_ranks},
     {"sends and receives without partner", find_unmatched},
     {"operations that all have called and that do not end", find_inside},

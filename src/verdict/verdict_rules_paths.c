@@ -128,7 +128,7 @@ static bool slow_ranks_inside(struct judge *j, struct group *g)
 }
 
 /* Median of what paths move, so that one slow path stands out even where nothing is known of what it should do. */
-static uint64_t usual_rate(const struct judge *j)
+uint64_t usual_rate(const struct judge *j)
 {
     uint64_t rates[256];
     size_t n = 0;
@@ -140,7 +140,7 @@ static uint64_t usual_rate(const struct judge *j)
     return n >= 3 ? rates[n / 2] : 0;
 }
 
-static bool host_in(const struct judge *j, const struct group *g, int host)
+bool host_in(const struct judge *j, const struct group *g, int host)
 {
     for (uint32_t i = 0; i < g->nseats; i++)
         if (j->f->ranks[g->seats[i].rank].host_index == host)

@@ -80,23 +80,33 @@ void say_unreachable(struct out *o, struct judge *j, const struct fault *x)
 
 static void say_rate(struct out *o, uint64_t bps)
 {
-    say(o, bps >= 1000000000u ? "%.1f GB/s" : "%.1f MB/s", (double)bps / (bps >= 1000000000u ? 1e9 : 1e6));
+    bool giga = bps >= 1000000000u, mega = bps >= 1000000u;
+    say(o, giga ? "%.1f GB/s" : mega ? "%.1f MB/s" : "%.1f KB/s", (double)bps / (giga ? 1e9 : mega ? 1e6 : 1e3));
 }
 
 void say_slow_link(struct out *o, struct judge *j, const struct fault *x)
 {
     const struct verdict_link *l = x->link;
-    say_operation(o, j, x->group, x->number);
-    say(o, " runs for ");
-    say_age(o, age_of(j, x->since_ns));
-    say(o, ": the path between ");
+    uint64_t moves_bps = x->holds_up ? l->behind_bps : l->measured_bps;
+    if (!x->holds_up) {
+        say_operation(o, j, x->group, x->number);
+        say(o, " runs for ");
+        say_age(o, age_of(j, x->since_ns));
+        say(o, ": ");
+    }
+    say(o, "the path between ");
     say_pair(o, j, l);
-    say(o, " moves ");
-    say_rate(o, l->measured_bps);
+    say(o, x->holds_up ? " holds the others up: it moves " : " moves ");
+    say_rate(o, moves_bps);
+    if (x->holds_up) {
+        say(o, " for ");
+        say_age(o, l->behind_ns);
+        say(o, " though more is ready to be sent");
+    }
     if (l->expected_bps) {
         say(o, ", expected ");
         say_rate(o, l->expected_bps);
-        say(o, " (%.0f %% of it)", 100.0 * (double)l->measured_bps / (double)l->expected_bps);
+        say(o, " (%.0f %% of it)", 100.0 * (double)moves_bps / (double)l->expected_bps);
     }
     uint64_t best = 0;
     for (int r = 0; r < j->size; r++)

@@ -253,6 +253,7 @@ static void *steward(void *arg)
         peers_timers(w, clock_ns());
         records_serve(w);
         records_tick(w, clock_ns());
+        times_tick(w, clock_ns());
         rates_tick(w, clock_ns());
         hosts_timers(w, clock_ns());
         gather_timers(w, clock_ns());

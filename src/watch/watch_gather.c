@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define ANSWER_NS 1000000000ull
+#define SLOWLY_NS 1500000000ull /* ... and so long more for who is heard meanwhile */
 #define RECORD_BYTES (64u << 10)
 
 struct wanted { uint32_t number, look; }; /* MESSAGE_INQUIRE */
@@ -26,6 +27,7 @@ static void add_measured(struct watch *w, int h, struct verdict_rank *r)
     struct verdict_link *l = &r->links[r->nlinks++];
     *l = (struct verdict_link){.from_host = w->own_host, .to_host = h, .state = VERDICT_PATH_OK, .measured_bps = w->hosts[h].measured_bps,
                                .expected_bps = w->hosts[h].best_bps};
+    rates_fill(&w->hosts[h], l);
     snprintf(l->from_if, sizeof l->from_if, "%s", f.interface);
     snprintf(l->from_addr, sizeof l->from_addr, "%.47s", f.from);
     snprintf(l->to_addr, sizeof l->to_addr, "%.47s", f.to);
@@ -59,9 +61,9 @@ static uno_err add_links(struct watch *w, struct verdict_rank *r)
 }
 
 /* The hub adds how it sees other hosts, once a host. */
-static uno_err own_rank(struct watch *w, int rank, struct verdict_rank *r)
+static uno_err own_rank(struct watch *w, int rank, uint32_t events, struct verdict_rank *r)
 {
-    TRY(report_rank(w, rank, REPORT_EVENTS, r));
+    TRY(report_rank(w, rank, events, r));
     uno_err err = rank == w->opt.rank ? add_links(w, r) : UNO_OK;
     if (err != UNO_OK)
         verdict_rank_free(r);
@@ -71,10 +73,11 @@ static uno_err own_rank(struct watch *w, int rank, struct verdict_rank *r)
 static void send_reports(struct watch *w, struct peer *to, uint32_t number)
 {
     unsigned char *buf = mem_array(RECORD_BYTES + sizeof number, 1);
+    uint32_t events = w->hosts[w->members[to->process].host].slow.at_ns ? REPORT_EVENTS_SLOW : REPORT_EVENTS;
     for (int r = 0; buf && r < w->opt.size; r++) {
         struct verdict_rank rank;
         size_t bytes = 0;
-        if (w->members[r].host != w->own_host || own_rank(w, r, &rank) != UNO_OK)
+        if (w->members[r].host != w->own_host || own_rank(w, r, events, &rank) != UNO_OK)
             continue;
         memcpy(buf, &number, sizeof number);
         if (verdict_encode(&rank, buf + sizeof number, RECORD_BYTES, &bytes) == UNO_OK)
@@ -179,9 +182,18 @@ static void add_own(struct watch *w, struct gather *g)
     g->own = true;
     for (int r = 0; r < w->opt.size; r++) {
         struct verdict_rank rank;
-        if (w->members[r].host == w->own_host && (own_rank(w, r, &rank) != UNO_OK || verdict_facts_take(&g->facts, &rank) != UNO_OK))
+        if (w->members[r].host == w->own_host && (own_rank(w, r, REPORT_EVENTS, &rank) != UNO_OK || verdict_facts_take(&g->facts, &rank) != UNO_OK))
             LOG(LOG_INFO, LOG_WATCH, "no report of rank %d: %s", r, err_text());
     }
+}
+
+/* Is every host whose answer is missing heard all the same? Then it comes, over a slow path. */
+static bool on_the_way(const struct watch *w, const struct gather *g)
+{
+    for (int h = 0; h < w->nhosts; h++)
+        if (g->asked[h] && (w->hosts[h].state != HOST_HEARD || w->hosts[h].heard_ns + ANSWER_NS < g->deadline_ns))
+            return false;
+    return true;
 }
 
 bool gather_done(struct watch *w, struct gather *g, uint64_t now)
@@ -190,12 +202,12 @@ bool gather_done(struct watch *w, struct gather *g, uint64_t now)
         return false;
     if (!g->own && now >= report_ready_ns(w))
         add_own(w, g);
-    return g->own && (g->nasked == 0 || now >= g->deadline_ns);
+    return g->own && (g->nasked == 0 || now >= g->deadline_ns + (on_the_way(w, g) ? SLOWLY_NS : 0));
 }
 
 static uint64_t next_of(const struct watch *w, const struct gather *g)
 {
-    return !g->runs ? UINT64_MAX : g->own ? g->deadline_ns : report_ready_ns(w);
+    return !g->runs ? UINT64_MAX : g->own ? g->deadline_ns + (on_the_way(w, g) ? SLOWLY_NS : 0) : report_ready_ns(w);
 }
 
 uint64_t gather_next_ns(const struct watch *w)

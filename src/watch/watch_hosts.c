@@ -97,12 +97,12 @@ static uint32_t generation(const struct watch *w, const struct peer *p)
 }
 
 /* Our own goodbye does not count here: as long as we run we go on telling, so that nothing falls between us and the next hub. */
-static int hub_here(const struct watch *w)
+int hosts_hub_here(const struct watch *w)
 {
     int best = w->self;
     for (int i = 0; i < w->npeers; i++) {
         const struct peer *p = &w->peers[i], *b = &w->peers[best];
-        if (i == w->self || !peer_is_local(w, p) || p->state != PEER_ALIVE || p->mute ||
+        if (i == w->self || !peer_is_local(w, p) || p->state != PEER_ALIVE || p->mute || p->starves ||
             (w->opt.said_goodbye && w->opt.said_goodbye(w->opt.arg, p->process)))
             continue;
         if (generation(w, p) > generation(w, b) || (generation(w, p) == generation(w, b) && i < best))
@@ -113,7 +113,7 @@ static int hub_here(const struct watch *w)
 
 bool hosts_is_hub(const struct watch *w)
 {
-    return hub_here(w) == w->self;
+    return hosts_hub_here(w) == w->self;
 }
 
 static void look_at_boards(struct watch *w, uint64_t now)
@@ -218,7 +218,7 @@ static void beat_to(struct watch *w, struct peer *to, uint64_t now)
     const struct host *h = &w->hosts[member(w, to)->host];
     if (to->link && net_control_pending(to->link) > MOST_PENDING)
         return;
-    const struct peer *hub = &w->peers[hub_here(w)];
+    const struct peer *hub = &w->peers[hosts_hub_here(w)];
     struct beat b = {.hub = hub->process, .generation = generation(w, hub), .sent_ns = now, .heard_sent_ns = h->sent_ns,
                      .heard_at_ns = h->sent_at_ns};
     (void)peer_send(w, to, buf, beat_write(&b, buf));

@@ -44,8 +44,10 @@ struct peer {                 /* one per process of the job, in the order of the
     uint32_t beat, stalled, resumed, notices; /* as last seen there */
     uint64_t beat_ns;         /* when `beat` last changed */
     bool mute;                /* its steward does not run: stopped, frozen, starved */
+    bool starves;             /* the hub, whose control group gives it hardly a processor: it cannot speak for anybody */
 };
 
+struct moved { uint64_t at_ns, bytes, busy_us, behind_us; }; /* sums up to a moment, as steward_page.moved; at_ns 0: none */
 enum host_state { HOST_HEARD = 0, HOST_MUTE /* its kernel answers, its hub does not */, HOST_SILENT };
 struct host {                 /* what the hub knows of another host */
     int hub;                  /* index of the peer that says it is the hub there */
@@ -62,7 +64,8 @@ struct host {                 /* what the hub knows of another host */
     bool offset_known;        /* our clock = theirs + offset_ns, within error_ns; measured at offset_at_ns */
     int64_t offset_ns;
     uint64_t error_ns, offset_at_ns;
-    uint64_t moved_at_ns, moved_bytes, moved_busy_us; /* the sums of this host's processes when they were last looked at */
+    struct moved moved[TIMES_KEPT]; /* sums of this host's processes at the last ticks, the newest first */
+    struct moved slow;        /* since then more lay ready all the time, and it moved far less than it had done; at_ns 0: not so */
     uint64_t measured_bps, best_bps; /* over sockets to there: lately while there was much to send, and the most so far; 0 = never */
     struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
 };
@@ -154,8 +157,8 @@ struct watch {
     uint32_t gathers;         /* begun so far */
     struct inquiry inquiry;
     struct answer answer;
-    uint64_t rates_ns;        /* next rates_tick */
-    struct { uint64_t bytes, busy_us; } moved[STEWARD_HOSTS]; /* scratch of rates_tick */
+    uint64_t times_ns, rates_ns; /* next times_tick, rates_tick */
+    struct own_moved { struct moved sum; bool more; } moved[STEWARD_HOSTS]; /* this process's, at the last rates_tick */
     int npolled;
     uint64_t poll_ns;         /* next look at the polled ones */
     uint64_t prove_ns;        /* next look whether pidfds are the right processes' */
@@ -210,6 +213,7 @@ void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now); /* we did not 
 void hosts_timers(struct watch *w, uint64_t now);
 uint64_t hosts_next_ns(const struct watch *w);
 bool hosts_is_hub(const struct watch *w);
+int hosts_hub_here(const struct watch *w);      /* index of the peer that is this host's hub */
 void hosts_heard(struct watch *w, const struct peer *from, uint64_t when_ns); /* anything came from there */
 uno_err hosts_beat(struct watch *w, const struct peer *from, const void *data, size_t bytes, uint64_t when_ns);
 void hosts_pair_said(struct watch *w, const struct peer *from, const void *data, size_t bytes);
@@ -244,9 +248,10 @@ void answer_free(struct watch *w);
 uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, size_t *bytes);
 
 /* watch_times.c: what is seen over seconds. */
-void times_tick(struct watch *w, uint64_t now);  /* hub, once a second: who gets no processor? */
+void times_tick(struct watch *w, uint64_t now);  /* at every round: who gets no processor? */
 void times_fill(const struct records *rec, int32_t pid, uint64_t now, struct verdict_process *v); /* ... and for how long, to what share */
 void rates_tick(struct watch *w, uint64_t now);  /* at every round: how fast do sockets to other hosts move what they are given? */
+void rates_fill(const struct host *host, struct verdict_link *l); /* ... lately, and since when too slowly */
 
 /* watch_message.c: messages longer than a frame. */
 enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT };

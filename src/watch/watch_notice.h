@@ -33,7 +33,8 @@ struct steward_page {
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
     _Atomic uint64_t refused;    /* connections that the process has refused so far */
     _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
-    struct { _Atomic uint64_t bytes, busy_us; } moved[STEWARD_HOSTS]; /* over this process's sockets to each host, so far. Relaxed */
+    /* Over this process's sockets to each host, so far; behind_us: busy with more ready than the path takes. Relaxed. */
+    struct { _Atomic uint64_t bytes, busy_us, behind_us; } moved[STEWARD_HOSTS];
     struct notice notice[STEWARD_NOTICES]; /* number n at n % STEWARD_NOTICES */
     /* A tool of this host wants the facts of all ranks: it counts questions up (release) on all boards of the job; the hub answers. */
     _Alignas(CACHE_LINE) _Atomic uint32_t questions;

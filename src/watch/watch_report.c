@@ -174,7 +174,6 @@ void records_tick(struct watch *w, uint64_t now)
         if (i != w->self)
             see_state(p, proc_state(p->eye.pid, p->eye.pid), now);
     }
-    times_tick(w, now);
 }
 
 void records_begin(struct watch *w)

@@ -26,6 +26,7 @@ struct record_comm {          /* a communicator of a process of this host */
     uint64_t moves;               /* when the look began */
     struct verdict_comm last;     /* destroyed: what it was then, with its newest event */
 };
+#define TIMES_KEPT 4              /* ticks of the steward, a second together, over which is seen what takes time */
 struct record_times { int32_t tid; uint64_t at_ns, cpu_ns, queue_ns; }; /* of the thread that calls us, at a moment */
 struct records {              /* one a process of this host; zeroed elsewhere */
     struct net_segment_ref board;
@@ -42,7 +43,7 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     /* state of the main thread at the last look, and since when it has been so */
     char state;
     uint64_t state_since_ns;
-    struct record_times times;    /* at the last tick */
+    struct record_times times[TIMES_KEPT]; /* at the last ticks, the newest first */
     struct record_times starved;  /* since then it gets no processor though it is ready to run; at_ns 0: it does */
     /* the present look */
     struct proc_look look;
@@ -55,6 +56,7 @@ struct records {              /* one a process of this host; zeroed elsewhere */
 
 #define REPORT_SAMPLE_NS 60000000ull /* a look takes that long: of it are the shares of processor time */
 #define REPORT_EVENTS 48             /* newest events of a communicator in a report */
+#define REPORT_EVENTS_SLOW 8         /* ... over a path that is slow */
 #define REPORT_EVENTS_SAVED 512      /* ... in a file */
 
 void records_open(struct watch *w);      /* map the boards of this host */

@@ -4,14 +4,17 @@
 wrong at a random moment, rank and size; then it is read what was said. A fault counts as named right only if a sentence names the rank or
 host that was chosen and says what was done to it. Counted too: how long that took, what was said though nothing was wrong, what is left
 behind, how long an abort takes, whether the others could go on. Then healthy load, about which nothing may be said. With --log a campaign
-that was interrupted goes on where it was. Exit status 0: all right. Needs Linux and Python's standard library."""
+can be run in pieces, of one build: it goes on where it was interrupted, and --judge writes the page of what there is. Exit status 0: all
+right. Needs Linux and Python's standard library."""
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -39,7 +42,7 @@ class Trial:
         self.peer = r.choice([p for p in range(self.ranks) if p != self.rank])
         self.at = r.randint(6, 200)
         self.shrink = self.cause.group == "death" and self.ranks > 2 and name not in ("comm_abort", "exception")
-        self.pid, self.when = 0, 0.0
+        self.pid, self.done, self.when = 0, 0.0, 0.0 # done: from then on nothing is an alarm about nothing; when: the time to the verdict begins
         first, self.lost = 0, [self.rank]
         for _, n in hosts or []: # who ends with that rank
             if name in ("host", "agent") and first <= self.rank < first + n:
@@ -90,20 +93,20 @@ class Trial:
 
 def wrong_words(trial, job):
     """Alarms before anything was done, and deaths that were none."""
-    found = [l for t, l in job.lines if t < trial.when and re.search(r"unisono: rank \d+:", l) and not FACTS.search(l)]
+    found = [l for t, l in job.lines if t < trial.done and re.search(r"unisono: rank \d+:", l) and not FACTS.search(l)]
     if trial.cause.group not in ("death", "start", "mismatch", "late"):
         found += [l for _, l in job.lines if DEATH_WORDS.search(l) and not l.startswith(("unisono run:", "  | "))]
     return found
 
 
 def inject(trial, job):
-    """Sets trial.when, the moment from which the time to the verdict counts."""
+    """Sets trial.when, the moment from which the time to the verdict counts: when it was done, or, where HANDS say so, when it first shows."""
     if trial.cause.how == "worker":
         found = job.until(lambda: job.said(r"\] cause ([0-9.]+)"))
-        trial.when = float(found[1].rsplit(" ", 1)[1]) if found else time.monotonic()
+        trial.done = trial.when = float(found[1].rsplit(" ", 1)[1]) if found else time.monotonic()
         return
     time.sleep(trial.random.uniform(0.02, 0.5))
-    trial.when = time.monotonic()
+    trial.done = trial.when = time.monotonic()
     HANDS[trial.cause.how](trial, job)
 
 
@@ -274,22 +277,31 @@ def healthy(n, end):
 # ---- all of it ----------------------------------------------------------------------------------------------------------------------
 
 class Log:
-    """One JSON object a line: first the options that decide what is done, then every result as soon as there is one."""
+    """One JSON object a line: first the build and the options that decide what is done, then every result as soon as there is one."""
     KEYS = ("seed", "times", "causes", "stall", "nets", "healthy_minutes")
 
     def __init__(self, path):
-        self.path, self.lock, self.trials, self.healthy = path, threading.Lock(), [], []
+        self.path, self.lock, self.trials, self.healthy, self.impossible = path, threading.Lock(), [], [], {}
         lines = jobs.read(path).splitlines() if path else []
         if lines:
-            for key, value in json.loads(lines[0]).items():
-                setattr(OPTIONS, key, value)
+            self.take_head(json.loads(lines[0]))
             for line in lines[1:]:
                 self.keep(json.loads(line))
         elif path:
-            self.put({k: getattr(OPTIONS, k) for k in self.KEYS})
+            self.put({**{k: getattr(OPTIONS, k) for k in self.KEYS}, "build": OPTIONS.build, "commit": OPTIONS.commit})
+
+    def take_head(self, head):
+        if head.pop("build") != OPTIONS.build and not OPTIONS.judge:
+            raise SystemExit("campaign: %s is of another build (commit %s): its results are not mixed with those of this one (%s); "
+                             "--judge writes its page, another --log begins anew" % (self.path, head["commit"], OPTIONS.commit))
+        for key, value in head.items():
+            setattr(OPTIONS, key, value)
 
     def keep(self, result):
-        (self.healthy if "healthy" in result else self.trials).append(result)
+        if "impossible" in result:
+            self.impossible[result["impossible"]] = result["why"]
+        else:
+            (self.healthy if "healthy" in result else self.trials).append(result)
 
     def put(self, result):
         if self.path:
@@ -336,6 +348,7 @@ def run_trials(log, stopping):
             result = run_trial(name, n)
         except Impossible as e:
             impossible[name] = str(e)
+            log.add({"impossible": name, "why": str(e)})
             progress.tell("%-13s not possible here: %s" % (name, e))
             return
         if not stopping.is_set():
@@ -363,6 +376,22 @@ def run_healthy(log, stopping):
             "FALSE ALARMS %s" % h["alarms"] if h["alarms"] else "no alarm"), file=OPTIONS.talk, flush=True)
 
 
+def build_of(*paths):
+    """What was built, so that results of different builds are not mixed."""
+    return hashlib.sha256(b"".join(hashlib.sha256(open(p, "rb").read()).digest() for p in paths if os.path.exists(p))).hexdigest()[:16]
+
+
+def commit_of():
+    """The commit of these sources, with a + where they differ from it; empty where they are not in git."""
+    def git(*words):
+        return subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), *words], capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        commit = git("rev-parse", "--short=10", "HEAD")
+        return commit + ("+" if commit and git("status", "--porcelain", "--untracked-files=no", ":/src", ":/cli", ":/include", ":/tests/campaign") else "")
+    except OSError:
+        return ""
+
+
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("unisono")
@@ -376,6 +405,7 @@ def options():
     p.add_argument("--no-nets", dest="nets", action="store_false", help="one host only; causes that need several are left out")
     p.add_argument("--short", action="store_true", help="what needs one host and no privilege, once each; times are not judged")
     p.add_argument("--log", metavar="FILE", help="keep every result there; a log of an unfinished campaign is gone on with, its seed and options count")
+    p.add_argument("--judge", action="store_true", help="run nothing: judge what the log holds so far, and write it")
     p.add_argument("--json", metavar="FILE", help="everything, for programs; - is stdout")
     p.add_argument("--page", metavar="FILE", help="write the results page there")
     o = p.parse_args()
@@ -389,11 +419,15 @@ def options():
             p.error("there is no cause %s; known are %s" % (c, ", ".join(CAUSES)))
     if o.jobs < 1 or o.times < 0:
         p.error("--jobs begins at 1, --times at 0")
+    if o.judge and not (o.log and os.path.exists(o.log)):
+        p.error("--judge needs a log: --log FILE")
+    o.build, o.commit = build_of(o.unisono, o.library, o.worker), commit_of()
     o.talk = sys.stderr if o.json == "-" else sys.stdout
     return o
 
 
 def finish(log, impossible):
+    impossible = {**log.impossible, **impossible}
     total = summary(OPTIONS, log.trials, log.healthy, impossible)
     bad = complaints(OPTIONS, total)
     for r in total["rows"]:
@@ -408,7 +442,7 @@ def finish(log, impossible):
             json.dump(total, f, indent=1)
     if OPTIONS.page:
         write_page(OPTIONS.page, total, bad)
-    if log.path:
+    if log.path and not OPTIONS.judge:
         os.replace(log.path, "%s.%d" % (log.path, OPTIONS.seed))
     return 0 if not bad and (log.trials or log.healthy) else 1
 
@@ -428,6 +462,8 @@ def main():
     log = Log(OPTIONS.log)
     print("campaign: seed %d, %d causes, %d times each, %d at a time, %d trials are done" % (
         OPTIONS.seed, len(OPTIONS.causes), OPTIONS.times, OPTIONS.jobs, len(log.trials)), file=OPTIONS.talk, flush=True)
+    if OPTIONS.judge:
+        return finish(log, {})
     impossible = run_trials(log, stopping)
     run_healthy(log, stopping)
     return 130 if stopping.is_set() else finish(log, impossible)

@@ -3,6 +3,7 @@
 worker misbehaves by itself is in worker.c and raise.py; here are the hands from outside. A further cause is a further row."""
 import collections
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -58,8 +59,9 @@ CAUSES = {
     "cut_drop": Cause("packets between two hosts vanish", "cut", "drop", PAIR),
     "cut_reject": Cause("packets between two hosts are refused", "cut", "reject", PAIR),
     "cut_down": Cause("a host's link goes down", "cut", "down", r"^(?=.*\b{ha}\b)(?=.*\b{a}\b).*" + CUT),
-    "slow_link": Cause("a link is throttled", "slow", "throttle", r"path between (?=.*\b{ha}\b)(?=.*\(host, ).*moves [0-9.]+ [KM]B/s(, expected| .*other paths|; other paths)"),
+    "slow_link": Cause("a link is throttled", "slow", "throttle", r"path between (?=.*\b{ha}\b)(?=.*\(host, ).*moves [0-9.]+ [KM]B/s[^;,]*(, expected|; other paths)"),
 }
+SHOWS_S = 20 # so long a slowness may take to show for the first time
 NETS = [c for c in CAUSES if c.startswith("cut_") or c in ("slow_link", "host", "agent")]
 WITNESS = ["stop", "debugger", "freeze"] # only somebody on the same host sees how a rank stands
 SHORT = ["absent_sleep", "absent_spin", "absent_read", "collective", "count", "type", "root", "op", "skip", "skip_alike", "order", "send", "recv",
@@ -117,8 +119,11 @@ def frozen(trial, _job):
     freeze(group, True)
 
 
-def starve(trial, _job):
-    limit_cpu(into_cgroup(trial, "cpu"), 1)
+def starve(trial, job):
+    group = into_cgroup(trial, "cpu")
+    limit_cpu(group, 1)
+    job.until(lambda: re.search(r"nr_throttled [1-9]", read(os.path.join(group, "cpu.stat"))), SHOWS_S)
+    trial.when = time.monotonic() # it first wanted more than it gets
 
 
 def each_way(trial, command):
@@ -139,11 +144,14 @@ def down(trial, _job):
     in_host(base + "-s", "ip", "link", "set", "port" + number, "down")
 
 
-def throttle(trial, _job):
+def throttle(trial, job):
+    host = trial.pair[0][0]
     try:
-        in_host(trial.pair[0][0], "tc", "qdisc", "add", "dev", "host", "root", "tbf", "rate", "2mbit", "burst", "16kb", "latency", "50ms")
+        in_host(host, "tc", "qdisc", "add", "dev", "host", "root", "tbf", "rate", "2mbit", "burst", "16kb", "latency", "50ms")
     except (OSError, subprocess.CalledProcessError) as e:
         raise Impossible("tc cannot throttle here") from e
+    job.until(lambda: re.search(r"overlimits [1-9]", in_host(host, "tc", "-s", "qdisc", "show", "dev", "host")), SHOWS_S)
+    trial.when = time.monotonic() # the first packet was held back
 
 
 HANDS = {"kill": kill, "host": host, "agent": agent, "stop": stop, "debugger": debugger, "freeze": frozen, "starve": starve, "drop": drop, "reject": reject, "down": down,

@@ -235,7 +235,7 @@ def limit_cpu(group, percent):
 # ---- hosts --------------------------------------------------------------------------------------------------------------------
 
 def in_host(host, *command):
-    subprocess.run(["ip", "netns", "exec", host, *command], check=True, capture_output=True)
+    return subprocess.run(["ip", "netns", "exec", host, *command], check=True, capture_output=True, text=True).stdout
 
 
 def address(host):

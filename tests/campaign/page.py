@@ -28,7 +28,7 @@ def summary(options, trials, healthy, impossible):
         of = [r for r in trials if r["cause"] == name]
         if of or name in impossible:
             rows.append(row(name, of, impossible))
-    return {"seed": options.seed, "stall_s": options.stall, "jobs": options.jobs, "rows": rows, "trials": trials, "healthy": healthy,
+    return {"seed": options.seed, "commit": options.commit, "stall_s": options.stall, "jobs": options.jobs, "rows": rows, "trials": trials, "healthy": healthy,
             "healthy_minutes": sum(h["seconds"] for h in healthy) / 60, "healthy_alarms": [a for h in healthy for a in h["alarms"]]}
 
 
@@ -36,7 +36,7 @@ def complaints(options, total):
     """What is not as it should be, a line each; nothing = all right."""
     bad = []
     for r in total["rows"]:
-        limit = {"death": 1.0, "mismatch": 1.0, "stall": options.stall + 1.0}.get(CAUSES[r["cause"]].group)
+        limit = {"death": 1.0, "mismatch": 1.0, "stall": options.stall + 1.0, "slow": options.stall + 1.0}.get(CAUSES[r["cause"]].group)
         if r["named"] != r["injected"]:
             bad.append("%s: %d of %d named right, %d silent" % (r["cause"], r["named"], r["injected"], r["silent"]))
         if r["otherwise"]:
@@ -90,11 +90,16 @@ def healthy_text(total):
 def write_page(path, total, bad):
     trials = total["trials"]
     out = ["# Faults campaign", "", "What was injected and what was said, verbatim, one example a cause. Written by `make faults`",
-           "(`tests/campaign/campaign.py --page FILE`); seed %s, stall limit %s s (the product's own default is 5 s), %d processors, %d trials at a"
-           % (total["seed"], total["stall_s"], os.cpu_count(), total["jobs"]),
-           "time, jobs of 2-8 ranks, %d of %d on three hosts (network namespaces)." % (sum(t["hosts"] > 1 for t in trials), len(trials)), "",
+           "(`tests/campaign/campaign.py --page FILE`)%s; seed %s, stall limit %s s (the product's own default is 5 s), %d processors,"
+           % (" at commit " + total["commit"] if total["commit"] else "", total["seed"], total["stall_s"], os.cpu_count()),
+           "%d trials at a time, jobs of 2-8 ranks, %d of %d on three hosts (network namespaces)."
+           % (total["jobs"], sum(t["hosts"] > 1 for t in trials), len(trials)), "",
            "A fault counts as named right only if one sentence names the rank, pid or pair of hosts that was chosen, and says what the table of",
            "causes (`tests/campaign/causes.py`) asks of it. *Silent*: nothing was said. *Left behind*: processes, sockets, shared memory and files.", "",
+           "The time to the verdict counts from the moment when the rank misbehaved or the fault was injected; where something becomes slow, from when",
+           "that shows for the first time: of a rank with 1 % of a processor, when the kernel first held it back (`nr_throttled` of its control group); of",
+           "a throttled link, when it first held a packet back (`overlimits` of `tc -s qdisc`). In the median it must be under 1 s for ends and",
+           "mismatches, and under the stall limit + 1 s for what stands or is slow.", "",
            "| cause | injected | named right | time to verdict p50 / max, s | silent | false alarms | left behind | shrunk |",
            "|---|---|---|---|---|---|---|---|"]
     for r in total["rows"]:

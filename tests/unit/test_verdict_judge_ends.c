@@ -309,6 +309,52 @@ static void test_slow_link(void **state)
     }
 }
 
+/* Operations go on, but at the pace of a path that takes far less than is ready; nobody waits for long. */
+static void test_path_behind(void **state)
+{
+    (void)state;
+    enum { ALONE, ONLY_THE_OTHERS_KNOWN, SHORT, HALF_AS_FAST, SHARED_OUT, SHARED_IN, HOST_STARVES, NOBODY_WAITS, CASES };
+    for (int what = 0; what < CASES; what++) {
+        scene_begin(&s, 8, 2, 0);
+        scene_comm(&s, WORLD, "dp", 0, 1, 8);
+        for (int r = 0; r < 8; r++) {
+            scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 0.3, SCENE_NOW - 0.2);
+            if (what != NOBODY_WAITS)
+                scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 0.1, 0)->moved_ns = scene_own(&s, r, SCENE_NOW - 0.01);
+        }
+        for (int h = 0; h < 4; h++) {
+            struct verdict_link *l = scene_link(&s, 2 * h, (h + 1) % 4, VERDICT_PATH_OK, 0);
+            l->measured_bps = h == 1 ? 12000000 : 118000000;
+            l->lately_bps = h == 1 ? 11000000 : 10000000;
+            l->expected_bps = h == 1 && what != ONLY_THE_OTHERS_KNOWN ? 125000000 : 0;
+            l->behind_ns = h == 1 ? SEC(what == SHORT ? 4 : 6) : 0;
+            l->behind_bps = h == 1 ? (what == HALF_AS_FAST ? 60000000 : 12000000) : 0;
+        }
+        if (what == SHARED_OUT || what == SHARED_IN) /* n1 -> n2 is no slower than its share of what n1 sends or n2 takes */
+            scene_link(&s, what == SHARED_OUT ? 2 : 6, what == SHARED_OUT ? 3 : 2, VERDICT_PATH_OK, 0)->lately_bps = 90000000;
+        for (int r = 4; r < 6 && what == HOST_STARVES; r++) {
+            s.f.ranks[r].process.sample_ns = SEC(1);
+            s.f.ranks[r].process.queue_permille = 700;
+        }
+        scene_sign(&s, WORLD);
+        if (what <= ONLY_THE_OTHERS_KNOWN)
+            must_say(VERDICT_KIND_SLOW_LINK, -1, "path between n1 (eth0", "and n2", "holds the others up: it moves 12.0 MB/s for 6.0 s",
+                     "other paths move up to 118.0 MB/s", what == ALONE ? "expected 125.0 MB/s (10 % of it)" : "rank 2 (pid 802 on n1)", NULL);
+        else
+            must_say(VERDICT_KIND_NONE, -1, "nothing is wrong", NULL);
+    }
+}
+
+/* Who has not answered for a moment only may answer over a slow path. */
+static void test_hardly_silent(void **state)
+{
+    (void)state;
+    open_stage(&stages[1]);
+    all_but(3);
+    scene_lost(&s, 3, VERDICT_SILENT, SCENE_NOW - 1);
+    must_say(VERDICT_KIND_NONE, -1, "nothing is wrong", NULL);
+}
+
 /* ---- nothing of all that ------------------------------------------------------------------------------------------------------------ */
 
 static void test_ours(void **state)
@@ -454,7 +500,7 @@ int main(void)
         cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
         cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined),
-        cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_near_misses_2), cmocka_unit_test(test_facts),
     };

@@ -31,7 +31,11 @@ static void busy(struct scene *s)
     s->f.ranks[3].comms[1].behind = (struct verdict_behind){.before = VERDICT_BEFORE_EVENT, .p2p = VERDICT_RECV, .comm_id = 1, .epoch = 7,
                                                             .call = {.order = 41, .coll = -1, .root = 2, .count = 64, .site = "train.py:9"}};
     scene_passed(s, 3, 2, 17, (const uint64_t[]){1, UINT64_MAX, 0, 4});
-    scene_link(s, 3, 1, VERDICT_PATH_REFUSED, 997)->from_if_down = true;
+    struct verdict_link *l = scene_link(s, 3, 1, VERDICT_PATH_REFUSED, 997);
+    l->from_if_down = true;
+    l->lately_bps = 11;
+    l->behind_ns = 12;
+    l->behind_bps = 13;
     struct verdict_rank *r = &s->f.ranks[3];
     r->status = VERDICT_DEAD;
     r->ended = VERDICT_ENDED_SIGNAL;
@@ -105,6 +109,7 @@ static void test_round_trip(void **state)
         same_comm(&a->comms[i], &b.comms[i]);
     assert_int_equal(b.nlinks, 1);
     assert_true(b.links[0].state == VERDICT_PATH_REFUSED && b.links[0].from_if_down);
+    assert_true(b.links[0].lately_bps == 11 && b.links[0].behind_ns == 12 && b.links[0].behind_bps == 13);
     assert_string_equal(b.links[0].to_addr, "10.0.0.2");
     verdict_rank_free(&b);
     verdict_facts_free(&s.f);
