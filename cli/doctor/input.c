@@ -4,10 +4,15 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "input.h"
 #include "reader.h"
@@ -17,6 +22,7 @@ enum {
     WHOLE_BYTES = 64 << 20, /* formats that must be read whole: dumps and machines are far smaller */
     DEPTH = 8,
 };
+static const unsigned long long UNPACKED_MOST = 16ull << 30; /* of a packed file, which may hold more than any disk */
 
 const struct reader *const readers[] = {
 #define READER(variable, text) &variable,
@@ -24,11 +30,14 @@ const struct reader *const readers[] = {
 #undef READER
     NULL};
 
+extern char **environ;
+
 /* A source of bytes whose beginning was looked at already. */
 struct source {
     FILE *file;
     const char *head;
     size_t head_bytes, head_used;
+    unsigned long long most, used; /* most: 0 = no end; bytes after which no more is read */
 };
 
 static size_t source_more(void *from, char *to, size_t bytes)
@@ -41,7 +50,11 @@ static size_t source_more(void *from, char *to, size_t bytes)
         s->head_used += n;
         return n;
     }
-    return s->file ? fread(to, 1, bytes, s->file) : 0;
+    if (s->most && s->used >= s->most)
+        return 0;
+    size_t n = s->file ? fread(to, 1, bytes, s->file) : 0;
+    s->used += n;
+    return n;
 }
 
 /* Everything that is left, or NULL when it is more than may be read whole. */
@@ -82,11 +95,22 @@ static const struct reader *who_reads(const char *data, size_t bytes)
     return NULL;
 }
 
+/* Logs that were packed away: the usual program unpacks them, and what it writes is read as it comes. */
+static const struct packing { const char *magic; size_t bytes; const char *program; } packings[] = {
+    {"\x1f\x8b", 2, "gzip"}, {"\x28\xb5\x2f\xfd", 4, "zstd"}, {"\xfd" "7zXZ", 5, "xz"}, {"BZh", 3, "bzip2"}, {"\x04\x22\x4d\x18", 4, "lz4"}};
+
+static const struct packing *packing_of(const char *head, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
+        if (bytes >= packings[i].bytes && memcmp(head, packings[i].magic, packings[i].bytes) == 0)
+            return &packings[i];
+    return NULL;
+}
+
 static const char *known_binary(const unsigned char *h, size_t n)
 {
     static const struct { const char *magic; size_t bytes; const char *what; } kinds[] = {
-        {"\x1f\x8b", 2, "compressed with gzip; unpack it first: gzip -d"}, {"\x28\xb5\x2f\xfd", 4, "compressed with zstd; unpack it first: zstd -d"},
-        {"\xfd" "7zXZ", 5, "compressed with xz; unpack it first: xz -d"},  {"BZh", 3, "compressed with bzip2; unpack it first: bzip2 -d"}, {"\x04\x22\x4d\x18", 4, "compressed with lz4; unpack it first: lz4 -d"}, {"%PDF-", 5, "a PDF; copy the text out of it"},
+        {"%PDF-", 5, "a PDF; copy the text out of it"},
         {"\x89PNG", 4, "a picture; copy the text instead"}, {"\xff\xd8\xff", 3, "a picture; copy the text instead"}, {"PK\x03\x04", 4, "a zip archive (a PyTorch checkpoint is one); unpack it first"},
         {"\xff\xfe", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"}, {"\xfe\xff", 2, "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"},
         {"\x7f" "ELF", 4, "a program or core file"},                      {"SQLite", 6, "an SQLite database (an Nsight report is one)"}};
@@ -113,6 +137,11 @@ static bool read_source(struct model *m, const char *name, struct source *s)
         s->head += 3, s->head_bytes -= 3;
     const struct reader *r = who_reads(s->head, s->head_bytes);
     const char *binary = r ? NULL : known_binary((const unsigned char *)s->head, s->head_bytes);
+    const struct packing *packed = packing_of(s->head, s->head_bytes);
+    if (packed) {
+        model_note(m, "%s: not read: it is compressed with %s; unpack it first: %s -d", name, packed->program, packed->program);
+        return false;
+    }
     if (binary) {
         model_note(m, "%s: not read: it is %s", name, binary);
         return false;
@@ -137,6 +166,52 @@ static bool read_source(struct model *m, const char *name, struct source *s)
     return good;
 }
 
+/* A pipe that the unpacking program writes into; NULL when there is no such program. */
+static FILE *unpack(const struct packing *p, FILE *file, pid_t *child)
+{
+    int pipes[2];
+    char *words[] = {(char *)p->program, "-dc", NULL};
+    posix_spawn_file_actions_t actions;
+    if (fseek(file, 0, SEEK_SET) != 0 || pipe2(pipes, O_CLOEXEC) != 0)
+        return NULL;
+    lseek(fileno(file), 0, SEEK_SET);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fileno(file), 0);
+    posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    int error = posix_spawnp(child, p->program, &actions, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pipes[1]);
+    FILE *from = error ? NULL : fdopen(pipes[0], "rb");
+    if (!from)
+        close(pipes[0]);
+    return from;
+}
+
+static bool read_packed(struct model *m, const char *name, FILE *file, const struct packing *p)
+{
+    char head[HEAD_BYTES];
+    pid_t child = -1;
+    int status = 0;
+    FILE *from = unpack(p, file, &child);
+    struct source s = {.file = from, .head = head, .most = UNPACKED_MOST};
+    s.head_bytes = from ? fread(head, 1, sizeof head, from) : 0;
+    bool any = s.head_bytes > 0 && read_source(m, name, &s), all = s.used < s.most;
+    if (from)
+        fclose(from);
+    if (child > 0) {
+        kill(child, SIGTERM);
+        waitpid(child, &status, 0);
+    }
+    if (!s.head_bytes)
+        model_note(m, "%s: not read: it is compressed with %s, which %s; unpack it first", name, p->program, from ? "gave nothing" : "is not installed here");
+    else if (!all)
+        model_note(m, "%s: only the first %llu GB of what is in it were read", name, UNPACKED_MOST >> 30);
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+        model_note(m, "%s: it is cut or damaged; what %s could unpack was read", name, p->program);
+    return any;
+}
+
 static bool read_stream(struct model *m, const char *name, FILE *file)
 {
     char head[HEAD_BYTES];
@@ -147,7 +222,8 @@ static bool read_stream(struct model *m, const char *name, FILE *file)
         return false;
     }
     m->files++;
-    return read_source(m, name, &s);
+    const struct packing *p = packing_of(head, s.head_bytes);
+    return p && file != stdin ? read_packed(m, name, file, p) : read_source(m, name, &s);
 }
 
 static int by_name(const void *a, const void *b)

@@ -135,6 +135,22 @@ static const char *prefix_time(const char *s, struct line *l, struct model *m)
     return after_time(skip_blanks(end + bracket), l, m);
 }
 
+/* "ERROR 07-14 02:13:11 [worker_base.py:620] " of vLLM; it knows no year. */
+static const char *prefix_level(const char *s, struct line *l)
+{
+    static const char *const levels[] = {"INFO ", "WARNING ", "ERROR ", "CRITICAL ", "DEBUG "};
+    int month, day, h, mi, sec, n = 0;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (begins(s, levels[i]) && sscanf(s + strlen(levels[i]), "%2d-%2d %2d:%2d:%2d%n", &month, &day, &h, &mi, &sec, &n) == 5 && n > 0) {
+            const char *after = skip_blanks(s + strlen(levels[i]) + n), *end = *after == '[' ? strchr(after, ']') : NULL;
+            if (!end || end - after > 100)
+                return NULL;
+            l->time_s = ((month * 31.0 + day) * 24 + h) * 3600 + mi * 60 + sec;
+            return end[1] == ' ' ? end + 2 : end + 1; /* what follows may be indented: a traceback */
+        }
+    return NULL;
+}
+
 /* [ 7731.201552] of dmesg */
 static const char *prefix_kernel(const char *s, struct line *l)
 {
@@ -254,6 +270,8 @@ static const char *one_prefix(const char *s, struct line *l, struct model *m)
         after = prefix_ray(s, l, m);
     else if (isupper((unsigned char)*s) && islower((unsigned char)s[1]) && s[2] && s[3] == ' ')
         after = prefix_syslog(s, l, m);
+    else if (isupper((unsigned char)*s) && isupper((unsigned char)s[1]))
+        after = prefix_level(s, l);
     if (!after && (*s == '[' || isalnum((unsigned char)*s)))
         (void)((after = prefix_pod(s, l, m)) || (after = prefix_host(s, l, m)));
     return after;

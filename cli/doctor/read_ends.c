@@ -153,6 +153,29 @@ static bool summary(struct model *m, struct context *c, const struct line *l)
     return false;
 }
 
+/* Slurm, LSF, PBS and Kubernetes say why they end a job. */
+static bool batch_ended(struct model *m, const struct line *l)
+{
+    static const struct { const char *words, *reason; } known[] = {{"DUE TO TIME LIMIT", "time limit"}, {"DUE TO NODE FAILURE", "node failure"}, {"DUE TO PREEMPTION", "preemption"}, {"DUE TO JOB REQUEUE", "preemption"}, {"TERM_RUNLIMIT", "time limit"},
+        {"PBS: job killed: walltime", "time limit"}, {"Node failure on", "node failure"}, {"The node was low on resource", "eviction"}, {"CANCELLED AT", "cancelled"}};
+    const char *s = l->text, *reason = NULL;
+    if (!has(s, "CANCELLED") && !has(s, "TERM_") && !has(s, "job killed") && !has(s, "ode failure") && !has(s, "low on resource"))
+        return false;
+    for (size_t i = 0; !reason && i < sizeof known / sizeof *known; i++)
+        reason = has(s, known[i].words) ? known[i].reason : NULL;
+    struct span id, host;
+    if (!reason)
+        return false;
+    struct fact f = fact_at(l, F_BATCH_ENDED);
+    f.rank = NOBODY;
+    f.name = scan(s, "*** STEP %w ON", &id) || scan(s, "*** JOB %w ON", &id) ? model_say(m, "%s %.*s", has(s, "STEP") ? "step" : "job", (int)id.n, id.p) : "";
+    if (scan(s, "*** %*ON %w CANCELLED", &host) || scan(s, "failure on %w", &host))
+        f.host = model_string(m, host.p, host.n);
+    f.value = reason;
+    model_add(m, &f);
+    return true;
+}
+
 static bool launcher_said(struct model *m, const struct line *l)
 {
     int64_t rank, code, pid = NOBODY;
@@ -221,7 +244,7 @@ static bool library_error(struct model *m, struct context *c, const struct line 
 
 bool torch_ends(struct model *m, struct context *c, const struct line *l)
 {
-    if (traceback(m, c, l) || summary(m, c, l) || launcher_said(m, l) || progress_bar(m, l) || library_error(m, c, l))
+    if (traceback(m, c, l) || summary(m, c, l) || batch_ended(m, l) || launcher_said(m, l) || progress_bar(m, l) || library_error(m, c, l))
         return true;
     exception(m, c, l);
     return false;

@@ -4,6 +4,7 @@
  * matched is the text after "NCCL INFO" or "NCCL WARN"; file and line numbers move with every release.
  */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,27 @@ static bool version(struct model *m, const struct line *l, const struct nccl_lin
     return true;
 }
 
+/* "RCCL version : 2.21.5-HEAD:8d4ca71", then, a few lines on, "Hostname     : n1". */
+static bool header(struct model *m, struct context *c, const struct line *l)
+{
+    struct span v;
+    if (begins(l->text, "RCCL version :") && scan(l->text, "RCCL version : %w", &v)) {
+        snprintf(c->rccl, sizeof c->rccl, "%.*s", (int)v.n, v.p);
+        c->rccl_line = l->number;
+        return false; /* the version is read as any other */
+    }
+    if (!*c->rccl || l->number > c->rccl_line + 6 || !begins(l->text, "Hostname ") || !scan(l->text, "Hostname : %w", &v))
+        return false;
+    struct fact f = fact_at(l, F_VERSION);
+    f.name = "RCCL";
+    f.value = model_words(m, c->rccl);
+    f.host = model_string(m, v.p, v.n);
+    f.text = model_say(m, "%s: RCCL version : %s", f.host, f.value);
+    model_add(m, &f);
+    c->rccl[0] = 0;
+    return true;
+}
+
 static bool setting(struct model *m, const struct nccl_line *n)
 {
     const char *by = strstr(n->msg, " set by environment to ");
@@ -285,6 +307,8 @@ void nccl_message(struct model *m, const struct line *l, const char *msg)
 static bool read_line(struct model *m, struct context *c, const struct line *l)
 {
     struct nccl_line n;
+    if (header(m, c, l))
+        return true;
     if (!strstr(l->text, "CCL"))
         return false;
     if (!take_line(m, l, &n))

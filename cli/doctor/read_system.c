@@ -17,6 +17,7 @@ struct system_state {
     char bridge[24];     /* lspci: the bridge whose capabilities come */
     char names[8][64];   /* files that `cat` was given, for its lines of output */
     int name_count, gpu;
+    char unit[64];       /* systemctl status: whose state comes */
 };
 
 /* ---- PCIe ------------------------------------------------------------------------------------------------------------------------- */
@@ -182,6 +183,12 @@ static bool gpus(struct model *m, struct system_state *st, const struct line *l,
         f.value = "program";
         return fact_add(m, f);
     }
+    if (has(s, "cudaGetDeviceCount") && scan(s, "Error %d: %t", &gpu, &words)) { /* PyTorch's words for what its first call returned */
+        struct fact f = fact_at(l, F_GPU_FAILURE);
+        f.name = span_words(m, words);
+        f.value = "program";
+        return fact_add(m, f);
+    }
     if (scan(s, "Test CUDA failure%*'%t'", &words) || scan(s, "Test HIP failure%*'%t'", &words) || scan(s, "CUDA error: %t", &words)) {
         struct fact f = fact_at(l, F_GPU_FAILURE);
         f.name = span_words(m, words);
@@ -227,10 +234,33 @@ static bool module(struct model *m, const struct line *l, const char *s)
     return fact_add(m, f);
 }
 
+/* systemctl status: "* NAME.service - ..." and, below, "Active: failed (...)". */
+static bool unit_status(struct model *m, struct system_state *st, const struct line *l, const char *s)
+{
+    struct span v;
+    const char *service = strstr(s, ".service - ");
+    if (service) {
+        const char *from = service;
+        while (from > s && from[-1] != ' ')
+            from--;
+        snprintf(st->unit, sizeof st->unit, "%.*s", (int)(service - from), from);
+        return true;
+    }
+    if (!*st->unit || !begins(s, "Active: ") || !scan(s, "Active: %w", &v))
+        return false;
+    struct fact f = fact_at(l, F_SERVICE);
+    f.name = model_words(m, st->unit);
+    f.value = span_words(m, v);
+    st->unit[0] = 0;
+    return fact_add(m, f);
+}
+
 static bool answers(struct model *m, struct system_state *st, const struct line *l, const char *s)
 {
     struct span v;
     int64_t kib;
+    if (unit_status(m, st, l, s))
+        return true;
     if (has(st->command, "systemctl is-active") && scan(st->command, "is-active %w", &v)) {
         struct fact f = fact_at(l, F_SERVICE);
         f.name = span_words(m, v);

@@ -29,7 +29,8 @@ struct line {
 struct context {
     char host[128], section[160];
     int section_rank;
-    bool in_pre; /* what reads tables: inside one */
+    char rccl[48]; /* version in RCCL's header, whose next lines name the host */
+    long rccl_line;
     struct matrix_state *matrix;
     struct shell_state *shell;
     struct system_state *system;

@@ -107,7 +107,7 @@ void rule_exception_memory(struct judge *j)
 {
     EACH_FACT(j->m, F_EXCEPTION, e)
         if (is_memory(e->value) || has(e->name, "OutOfMemory")) {
-            struct finding *f = find(j, CAUSE, 0.9, "%s%s ran out of GPU memory in the program itself", e->rank != NOBODY ? model_say(j->m, "Rank %d", e->rank) : "A rank", *e->extra ? model_say(j->m, " (at %s)", e->extra) : "");
+            struct finding *f = find(j, CAUSE, 0.9, "%s%s ran out of GPU memory in the program itself", *e->host || e->rank != NOBODY || e->pid != NOBODY ? Who_says(j->m, e) : "A rank", *e->extra ? model_say(j->m, " (at %s)", e->extra) : "");
             explain(j, f, "It raised %s; the others wait for a rank that is no longer there.", e->name);
             evidence(f, e);
             tell_victims(j, f);
@@ -162,6 +162,34 @@ void rule_rank_exited(struct judge *j)
     remedy(j, f, best->a == -9 || best->a == 137 ? "on its host: `dmesg -T | grep -i -E 'killed process|oom'`; `sacct -j JOB --format=JobID,State,ExitCode,MaxRSS`" : "read that rank's own log, the other logs only follow: `grep -nE -m9 'Traceback|Error|NCCL WARN' FILE`");
 }
 
+/* Whoever gave the machine takes it back, and every rank's last words are about that. */
+void rule_batch_ended(struct judge *j)
+{
+    static const struct { const char *reason, *says, *explain, *remedy; } kinds[] = {
+        {"time limit", "its time limit was reached", "No rank failed: the job ran as long as it may. What ranks print after that is their end.", "ask for more, or write checkpoints in time: `sbatch --time=24:00:00 --signal=B:USR1@600 job.sh`; what it had: `sacct -j JOB --format=JobID,Timelimit,Elapsed,State`"},
+        {"node failure", "a node failed", "The node stopped answering the batch system: power, network, kernel, or its own daemon; the other ranks lost theirs there.", "leave the node out, and see why: `sbatch --exclude=NODE job.sh`, `scontrol show node NODE | grep -E 'State|Reason'`"},
+        {"preemption", "another job had the right to the nodes", "No rank failed: it was ended, or put back into the queue, for a job of higher priority.", "write checkpoints on the signal that comes before: `sbatch --requeue --signal=B:USR1@120 job.sh`"},
+        {"eviction", "its node ran low on a resource", "Kubernetes evicts pods when memory or disk of the node run out, those above their requests first.", "request what it uses, and look at what was low: `kubectl describe pod POD | grep -A3 -i -E 'reason|message'`"},
+        {"cancelled", "somebody cancelled it", "A user, an administrator or a dependency ended it; what ranks print after that is their end.", "who and when: `sacct -j JOB --format=JobID,State%30,End,User`"}};
+    const struct fact *b = NULL;
+    EACH_FACT(j->m, F_BATCH_ENDED, k)
+        b = !b || (same_text(b->value, "cancelled") && !same_text(k->value, "cancelled")) ? k : b; /* a reason says more than none */
+    if (!b)
+        return;
+    size_t k = 0;
+    while (k + 1 < sizeof kinds / sizeof *kinds && !same_text(kinds[k].reason, b->value))
+        k++;
+    bool cancelled = same_text(b->value, "cancelled"); /* often since it hung already */
+    struct finding *f = find(j, cancelled ? SYMPTOM + 1 : CAUSE + 8, cancelled ? 0.5 : 0.95, "The batch system ended %s%s%s: %s", *b->name ? b->name : "the job", *b->host ? " on " : "", b->host, kinds[k].says);
+    explain(j, f, "%s", kinds[k].explain);
+    if (same_text(b->value, "time limit") && fact_seen(j->m, F_WATCHDOG))
+        explain(j, f, "Ranks had waited for each other before; whether the job stood until the limit came is for the other findings to say.");
+    EACH_FACT(j->m, F_BATCH_ENDED, e)
+        evidence(f, e);
+    tell_victims(j, f);
+    remedy_made(f, kinds[k].remedy);
+}
+
 /* ---- Gloo: who ended normally with something still to send --------------------------------------------------------------------------- */
 
 void rule_closed_normally(struct judge *j)
@@ -190,9 +218,9 @@ void rule_closed_normally(struct judge *j)
 static bool is_secondary(const struct fact *e)
 {
     static const char *const words[] = {"NCCL", "nccl", "gloo", "Gloo", "Detected mismatch", "store", "Store", "Timed out", "timed out", "timeout", "Connection", "connection", "EADDRINUSE", "socket", "memory", "barrier", "rendezvous",
-                                        "Broken pipe", "process group"};
+                                        "Broken pipe", "process group", "root cause above", "not yet initialized"};
     static const char *const names[] = {"DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ChildFailedError", "OutOfMemory", "RendezvousError", "SignalException", "KeyboardInterrupt", "ProcessExitedException",
-                                        "RayActorError", "RayTaskError", "TimeoutError", "BrokenPipeError", "ConnectionError"};
+                                        "ray.exceptions.", "RayActorError", "RayTaskError", "TimeoutError", "BrokenPipeError", "ConnectionError"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (has(e->value, words[i]))
             return true;
@@ -269,10 +297,17 @@ void rule_host_blocked(struct judge *j)
     if (!stuck.n)
         return;
     const struct fact *h = first_of(j->m, F_HEARTBEAT);
-    struct finding *f = find(j, LIKELY + 5, 0.75, "%s: the process itself stood still for %lld s; its watchdog thread could not run", Ranks_say(j->m, &stuck), (long long)h->a);
+    struct ranks waiting = {0};
+    EACH_FACT(j->m, F_WATCHDOG, w)
+        if (!ranks_has(&stuck, w->rank))
+            ranks_add(j->m, &waiting, w->rank);
+    bool few = waiting.n > stuck.n; /* then they are who the others wait for, and this says why they never came */
+    struct finding *f = find(j, few ? LIKELY + 12 : LIKELY + 5, few ? 0.85 : 0.75, "%s: the process itself stood still for %lld s; its watchdog thread could not run", Ranks_say(j->m, &stuck), (long long)h->a);
     explain(j, f, "That is no slow collective: a thread holds Python's GIL, or a CUDA call or the driver does not return.");
     EACH_FACT(j->m, F_HEARTBEAT, e)
         evidence(f, e);
+    if (few)
+        consequence(j, f, "%s %s for %s until their time-out", ranks_say(j->m, &waiting), ranks_verb(&waiting, "waited", "waited"), ranks_say(j->m, &stuck));
     remedy(j, f, "`py-spy dump --native --pid PID` on that rank's host; `TORCH_INCLUDE_STACK_TRACE=0` if the dump itself needs the GIL; look for D-state processes and dmesg");
 }
 

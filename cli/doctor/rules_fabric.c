@@ -106,10 +106,11 @@ void rule_completion_failed(struct judge *j)
     EACH_FACT(j->m, F_COMPLETION, k)
         flushed += k->a == 5 ? k->count : 0;
     evidence(f, c);
+    const struct fact *down = first_of(j->m, F_LINK_EVENT);
     EACH_FACT(j->m, F_LINK_EVENT, e)
         evidence(f, e);
-    if (fact_seen(j->m, F_LINK_EVENT))
-        explain(j, f, "A port went down, says the same input.");
+    if (down)
+        explain(j, f, "%s port went down%s%s%s%s: look there first.", down->time_s > 0 && c->time_s > down->time_s ? "Before it a" : "A", *down->name ? ", " : "", down->name, *down->host ? ", on " : "", down->host);
     if (flushed)
         consequence(j, f, "%lu completion%s with status 5 (flushed): what was queued behind it", flushed, flushed == 1 ? "" : "s");
     remedy(j, f, "is the process at %s alive, and what did it print before? Then try the pair: `ib_write_bw -d DEVICE -x GID_INDEX` on both ends, and ibstat, ethtool -S on the ports", c->value);

@@ -202,24 +202,28 @@ static bool shm_differs(struct judge *j, const struct fact **one, const struct f
 
 void rule_shared_memory(struct judge *j)
 {
-    const struct fact *s = first_of(j->m, F_SHM), *one = NULL, *other = NULL, *small = NULL;
+    const struct fact *s = first_of(j->m, F_SHM), *one = NULL, *other = NULL, *small = NULL, *loader = NULL;
+    EACH_FACT(j->m, F_EXCEPTION, e)
+        if (has(e->value, "DataLoader worker") && (has(e->value, "Bus error") || has(e->value, "shared memory")))
+            loader = loader ? loader : e;
     bool differ = shm_differs(j, &one, &other);
     EACH_FACT(j->m, F_DISK, d)
         if (same_text(d->name, "/dev/shm") && (d->a <= 65536 || d->b < 16384))
             small = d;
-    if (!s && !(differ && fact_seen(j->m, F_BOOT_ID)) && !(small && job_seen(j->m)))
+    if (!s && !loader && !(differ && fact_seen(j->m, F_BOOT_ID)) && !(small && job_seen(j->m)))
         return;
     bool apart = differ || (s && s->b == 2);
     struct finding *f;
     if (apart)
         f = find(j, CAUSE, differ ? 0.9 : 0.75, "Ranks of one machine see different /dev/shm: they are in containers that do not share it");
     else
-        f = find(j, CAUSE, s ? 0.9 : 0.6, "/dev/shm is full or too small%s%s%s", s && *s->host ? " on " : "", s ? s->host : "", small ? model_say(j->m, " (%lld MB)", (long long)small->a / 1024) : "");
+        f = find(j, CAUSE, s || loader ? 0.9 : 0.6, "%s/dev/shm is full or too small%s%s%s", loader ? model_say(j->m, "A data-loader worker%s died of it: ", loader->rank != NOBODY ? model_say(j->m, " of rank %d", loader->rank) : "") : "", s && *s->host ? " on " : "", s ? s->host : "", small ? model_say(j->m, " (%lld MB)", (long long)small->a / 1024) : "");
     if (apart)
         explain(j, f, "The library takes them for one host (the boot id is the same) and hands one rank the name of a segment that is not there for the other: share the IPC namespace (--ipc=host).");
     else
-        explain(j, f, "Docker gives a container 64 MB unless told otherwise; the library needs about %s for each pair of ranks that talk through host memory.", s && s->a ? bytes_say(j->m, s->a) : "ten MB");
+        explain(j, f, "Docker gives a container 64 MB unless told otherwise; the library needs about %s for each pair of ranks that talk through host memory, and data loaders keep their batches there.", s && s->a ? bytes_say(j->m, s->a) : "ten MB");
     evidence(f, s);
+    evidence(f, loader);
     evidence(f, one);
     evidence(f, other);
     evidence(f, small);

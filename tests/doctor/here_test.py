@@ -9,6 +9,7 @@ import lzma
 import os
 import pickle
 import random
+import shutil
 import resource
 import subprocess
 import sys
@@ -123,7 +124,7 @@ class Input(unittest.TestCase):
         tar = io.BytesIO()
         with tarfile.open(fileobj=tar, mode="w") as t:
             t.addfile(tarfile.TarInfo("x.log"), io.BytesIO())
-        for data, words in ((gzip.compress(log), "gzip"), (bz2.compress(log), "bzip2"), (lzma.compress(log), "xz"), (log.decode().encode("utf-16"), "UTF-16"), (b"%PDF-1.4\n%\xe2\xe3\n1 0 obj\n", "PDF"),
+        for data, words in ((gzip.compress(log)[:10], "gave nothing"), (b"\x1f\x8b" + bytes(40), "gave nothing"), (log.decode().encode("utf-16"), "UTF-16"), (b"%PDF-1.4\n%\xe2\xe3\n1 0 obj\n", "PDF"),
                             (rng.randbytes(5000), "binary"), (tar.getvalue(), "tar archive"), (b"", "it is empty"), (b"{\"a\":" * 100000, "maximum parsing depth"), (b'{"hello": 1}', "none of the kinds"),
                             (pickle.dumps(os.system, protocol=2), "never done here"), (pickle.dumps({"version": "2.4", "entries": [{"pg_id": 0}] * 50}, protocol=2)[:60], "ends in the middle"),
                             (b'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><system version="1">&b;</system>', "parsing aborted")):
@@ -132,6 +133,31 @@ class Input(unittest.TestCase):
             self.assertIn(words, notes)
         self.assertEqual(told(b"\xef\xbb\xbf" + log), (0, ""))
         self.assertEqual(told(log.replace(b"\n", b"\x1b[0m\r\n")), (0, ""))
+
+    def test_packed_files_are_read(self):
+        log = b"".join(b"r%d:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n" % i for i in range(3000)) + b"NCCL_BUFFSIZE=8M\n"
+        packed = [("gzip", gzip.compress(log)), ("bzip2", bz2.compress(log)), ("xz", lzma.compress(log))]
+        for program, data in packed:
+            if not shutil.which(program):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "rank0.log." + program)
+                with open(path, "wb") as f:
+                    f.write(data)
+                p = doctor("--json", path)
+                found = json.loads(p.stdout)
+                self.assertEqual((p.returncode, found["notes"], found["read"]["lines"]), (1, [], 3001), program)
+                self.assertEqual((found["findings"][0]["evidence"][0]["file"], found["findings"][0]["evidence"][0]["line"]), (path, 3001))
+                with open(path, "wb") as f: # what is there of a copy that was not finished
+                    f.write(data[:len(data) * 2 // 3])
+                p = doctor("--json", path)
+                self.assertTrue(json.loads(p.stdout)["notes"], program)
+                env = dict(os.environ, PATH=folder)
+                p = subprocess.run([UNISONO, "doctor", "--json", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
+                self.assertEqual(p.returncode, 2)
+                self.assertIn("%s, which is not installed here" % program, p.stdout)
+        p = subprocess.run([UNISONO, "doctor", "--json", "-"], input=packed[0][1], capture_output=True, timeout=60, check=False)
+        self.assertIn(b"unpack it first: gzip -d", p.stdout)
 
     def test_exit_statuses(self):
         bad, good = "NCCL_DEBUG=WARNING\n", "NCCL_DEBUG=WARN\n"
