@@ -50,8 +50,9 @@ conforms_dealt() { # words for conform ...
 }
 
 # A long job of two ranks a host, in the background, sending.
+size=1M
 start_job() {
-    hosts 2 "$@" --env UNISONO_TIMEOUT=60 --keep-going -- "$unisono" perf all_reduce -b 1M -e 1M -n 1000000 >"$dir/out" 2>"$dir/err" &
+    hosts 2 "$@" --env UNISONO_TIMEOUT=60 --keep-going -- "$unisono" perf all_reduce -b $size -e $size -n 1000000 >"$dir/out" 2>"$dir/err" &
     job=$!
     condition 60 "the job did not begin to send" in_host 3 sh -c '[ "$(cat /sys/class/net/host/statistics/tx_bytes)" -gt 5000000 ]'
 }
@@ -94,6 +95,25 @@ slow)
     in_host s tc qdisc add dev port2 root tbf rate 20mbit burst 16kb latency 50ms
     in_host 2 tc qdisc add dev host root tbf rate 20mbit burst 16kb latency 50ms
     conforms 1 pairwise
+    ;;
+behind)
+    # A link is throttled so far that operations still end well before the stall limit: its path is told all the same, on every host. While
+    # all is well no path is blamed.
+    size=64K
+    start_job --env UNISONO_STALL=1.5
+    moved() { in_host 3 cat /sys/class/net/host/statistics/tx_bytes; }
+    enough=$(($(moved) + 60000000))
+    condition 60 "the job does not go on" sh -c "[ \$(ip netns exec uno-$id-3 cat /sys/class/net/host/statistics/tx_bytes) -gt $enough ]"
+    grep 'path between' "$dir/err" && fail "a path that is well is blamed"
+    in_host 2 tc qdisc add dev host root tbf rate 2mbit burst 16kb latency 50ms
+    for r in 0 2 4; do
+        condition 20 "rank $r does not say which path is slow" \
+            grep -q "^unisono: rank $r: the path between .*(host, 10.214.0.2:.* holds the others up: it moves [0-9.]* [KM]B/s for [0-9.]* s" "$dir/err"
+    done
+    grep '^unisono: rank .*path between' "$dir/err" | grep -v '(host, 10.214.0.2:' && fail "another path is blamed"
+    grep 'UNO_ERR' "$dir/err" && fail "something failed"
+    never_dead
+    grep -m 1 'path between' "$dir/err"
     ;;
 down | drop | reject)
     # The hosts are named, and the interface; every rank gets an error by the deadline; nobody hangs; nobody is said to be dead.
