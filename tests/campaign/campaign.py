@@ -20,7 +20,7 @@ import threading
 import time
 
 import jobs
-from causes import CAUSES, HANDS, NETS, SHORT, WITNESS, prepare
+from causes import CAUSES, HANDS, NETS, SHORT, SHOWS_S, WITNESS, prepare
 from jobs import Impossible, Job, LIMIT_S, Nets
 from page import complaints, line_of, summary, write_page
 
@@ -36,6 +36,7 @@ class Trial:
         self.name, self.cause = name, CAUSES[name]
         self.random = random.Random(seed)
         self.seed, self.hosts, self.undo = seed, hosts, []
+        self.shows = None # true once what the rank did by itself has had its effect
         r = self.random
         self.ranks = sum(n for _, n in hosts) if hosts else r.randint(2, 8)
         self.rank = r.randrange(1 if self.cause.group == "start" and name != "never_joins" else 0, self.ranks)
@@ -104,6 +105,8 @@ def inject(trial, job):
     if trial.cause.how == "worker":
         found = job.until(lambda: job.said(r"\] cause ([0-9.]+)"))
         trial.done = trial.when = float(found[1].rsplit(" ", 1)[1]) if found else time.monotonic()
+        if trial.shows and job.until(trial.shows, SHOWS_S):
+            trial.when = time.monotonic()
         return
     time.sleep(trial.random.uniform(0.02, 0.5))
     trial.done = trial.when = time.monotonic()

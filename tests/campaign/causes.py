@@ -164,6 +164,7 @@ def prepare(trial, env):
         group = make_cgroup("memory")
         write(group, "memory.limit_in_bytes" if legacy("memory") else "memory.max", 96 << 20)
         trial.undo.append(lambda: remove_cgroup(group))
+        trial.shows = lambda: re.search(r"oom_kill [1-9]", read(os.path.join(group, "memory.oom_control" if legacy("memory") else "memory.events")))
         env["CAMPAIGN_CGROUP"] = os.path.join(group, "cgroup.procs")
     if trial.name == "word":
         if "CAMPAIGN_WORD_WORKER" not in os.environ:

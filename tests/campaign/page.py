@@ -96,10 +96,10 @@ def write_page(path, total, bad):
            % (total["jobs"], sum(t["hosts"] > 1 for t in trials), len(trials)), "",
            "A fault counts as named right only if one sentence names the rank, pid or pair of hosts that was chosen, and says what the table of",
            "causes (`tests/campaign/causes.py`) asks of it. *Silent*: nothing was said. *Left behind*: processes, sockets, shared memory and files.", "",
-           "The time to the verdict counts from the moment when the rank misbehaved or the fault was injected; where something becomes slow, from when",
-           "that shows for the first time: of a rank with 1 % of a processor, when the kernel first held it back (`nr_throttled` of its control group); of",
-           "a throttled link, when it first held a packet back (`overlimits` of `tc -s qdisc`). In the median it must be under 1 s for ends and",
-           "mismatches, and under the stall limit + 1 s for what stands or is slow.", "",
+           "The time to the verdict counts from the moment when the rank misbehaved or the fault was injected. Where that takes effect later it counts from",
+           "then: of a rank that uses up its memory, when the kernel kills it (`oom_kill` of its control group); of one with 1 % of a processor, when the",
+           "kernel first holds it back (`nr_throttled`); of a throttled link, when it first holds a packet back (`overlimits` of `tc -s qdisc`). In the",
+           "median it must be under 1 s for ends and mismatches, and under the stall limit + 1 s for what stands or is slow.", "",
            "| cause | injected | named right | time to verdict p50 / max, s | silent | false alarms | left behind | shrunk |",
            "|---|---|---|---|---|---|---|---|"]
     for r in total["rows"]:
