@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_find.c - which job is meant: by process, by name, or the only one of this user on this host. Processes are found in /proc, what
- * they show is read by the library's keeper; nobody is stopped, and no job needs to help.
+ * job_find.c - which job is meant: by process, by name, or the only one of this user on this host. Processes are found in /proc and by
+ * their sockets, what they show is read by the library's keeper; nobody is stopped, and no job needs to help.
  */
 #include "job.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,10 @@ bool job_process_owner(int pid, unsigned *uid)
         found = sscanf(line, "Uid: %*u %u", uid) == 1;
     if (f)
         fclose(f);
+    if (!found && kill(pid, 0) == 0) { /* /proc hides it (hidepid), and only from others' eyes or while it is not dumpable: it is ours */
+        *uid = (unsigned)geteuid();
+        found = true;
+    }
     return found;
 }
 
@@ -62,24 +67,41 @@ struct search {
     int others_version;    /* a process of this user with another version of the library; 0 = none */
 };
 
+static void look_at(uno_keeper *keeper, int pid, struct search *s)
+{
+    unsigned uid;
+    if (pid <= 0 || pid == (int)getpid() || !job_process_owner(pid, &uid) || uid != geteuid())
+        return;
+    uno_err err = uno_keeper_look(keeper, pid);
+    if (err == UNO_ERR_UNSUPPORTED)
+        s->others_version = pid;
+    if (pid == s->wanted_pid) {
+        s->wanted_err = err;
+        snprintf(s->wanted_text, sizeof s->wanted_text, "%s", err == UNO_OK ? "" : uno_last_error(NULL));
+    }
+}
+
+/* Whom /proc does not list. */
+static void look_at_hidden(uno_keeper *keeper, struct search *s)
+{
+    static int pids[1024];
+    char path[40];
+    size_t n = uno_keeper_pids(pids, sizeof pids / sizeof *pids);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "/proc/%d", pids[i]);
+        if (access(path, F_OK) != 0)
+            look_at(keeper, pids[i], s);
+    }
+}
+
 static void look_at_all(uno_keeper *keeper, struct search *s)
 {
     DIR *d = opendir("/proc");
-    for (struct dirent *e; d && (e = readdir(d));) {
-        unsigned uid;
-        int pid = isdigit((unsigned char)e->d_name[0]) ? (int)strtol(e->d_name, NULL, 10) : 0;
-        if (pid <= 0 || pid == (int)getpid() || !job_process_owner(pid, &uid) || uid != geteuid())
-            continue;
-        uno_err err = uno_keeper_look(keeper, pid);
-        if (err == UNO_ERR_UNSUPPORTED)
-            s->others_version = pid;
-        if (pid == s->wanted_pid) {
-            s->wanted_err = err;
-            snprintf(s->wanted_text, sizeof s->wanted_text, "%s", err == UNO_OK ? "" : uno_last_error(NULL));
-        }
-    }
+    for (struct dirent *e; d && (e = readdir(d));)
+        look_at(keeper, isdigit((unsigned char)e->d_name[0]) ? (int)strtol(e->d_name, NULL, 10) : 0, s);
     if (d)
         closedir(d);
+    look_at_hidden(keeper, s);
 }
 
 static int read_facts(const char *command, uno_keeper *keeper, bool look, uno_jobs **jobs)

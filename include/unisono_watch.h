@@ -49,15 +49,19 @@ typedef int (*uno_interrupt_fn)(void *arg);
 UNO_API void uno_set_interrupt_callback(uno_interrupt_fn interrupt, void *arg);
 
 /* Processes seen from outside, by who has joined no job with them: a launcher, which keeps what they show beyond their end, or a tool
- * that is asked about a process that does not answer. Nobody is stopped, and nobody's help is needed. One thread uses a keeper.
+ * that is asked about a process. Nobody is stopped, and nobody's help is needed: stewards are asked first, at a socket that answers the same
+ * user alone, and /proc where they do not answer. One thread uses a keeper.
  * Memory of the processes stays mapped until uno_keeper_free. */
 typedef struct uno_keeper uno_keeper;
 UNO_API uno_err uno_keeper_new(uno_keeper **keeper) UNO_MUST_CHECK;
 /* Take up process pid, or, when it is known, the communicators it has made since, which costs
- * some microseconds.
+ * some microseconds. Stewards that do not answer are waited for, 0.3 s for all of a keeper; 1 s each where /proc is closed as well.
  * UNO_ERR_IN_PROGRESS: it has not joined (yet), or left; UNO_ERR_SYSTEM: it is not there, or another user's; UNO_ERR_USAGE: a forked
  * child of one that joined; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
 UNO_API uno_err uno_keeper_look(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
+/* Processes of this user in this network namespace that have a socket for tools, also those that /proc hides: fills pids with at most
+ * `most` of them, to be looked at. Returns how many. Another user may have made up some. */
+UNO_API size_t uno_keeper_pids(int *pids, size_t most) UNO_MUST_CHECK;
 /* As uno_keeper_look, and all processes of the same jobs that are on this host. For tools; reads all of /proc. */
 UNO_API uno_err uno_keeper_look_around(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
 /* The caller has collected it: status as wait() gives it. Processes that nobody reports are looked after anyway. */

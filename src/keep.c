@@ -25,6 +25,11 @@ uno_err uno_keeper_look(uno_keeper *keeper, int pid)
     return keeper ? keeper_look(inner(keeper), pid) : err_set(UNO_ERR_ARG, "uno_keeper_look: keeper is NULL");
 }
 
+size_t uno_keeper_pids(int *pids, size_t most)
+{
+    return pids ? keeper_pids(pids, most) : 0;
+}
+
 uno_err uno_keeper_look_around(uno_keeper *keeper, int pid)
 {
     return keeper ? keeper_look_around(inner(keeper), pid) : err_set(UNO_ERR_ARG, "uno_keeper_look_around: keeper is NULL");

@@ -37,7 +37,13 @@ void net_segment_free(struct net_segment *seg);              /* unmaps and close
 void net_segment_ref(const struct net_segment *seg, struct net_segment_ref *ref);
 /* Map a peer's segment; cached per (pid, token), counted. UNO_ERR_UNREACHABLE when the kernel refuses; the sentence says what. */
 uno_err net_segment_map(const struct net_segment_ref *ref, void **base);
+/* The same of a descriptor that was handed over, which is closed in any case. */
+uno_err net_segment_map_given(const struct net_segment_ref *ref, int fd, void **base);
 void net_segment_unmap(const struct net_segment_ref *ref);
+/* Tools of the same user may have this segment of our own. */
+void net_segment_show(const struct net_segment_ref *ref);
+/* A descriptor of it for them, which the caller closes; -1 = there is no such segment, it is not for them, or there is no descriptor left. */
+int net_segment_give(const uint64_t token[2], struct net_segment_ref *ref);
 /* uno_mem_alloc's memory: find the segment that contains [ptr, ptr+bytes) of this process. false = private memory. */
 bool net_segment_find(const void *ptr, size_t bytes, struct net_segment_ref *ref, uint64_t *offset);
 uno_err net_mem_alloc(void **ptr, size_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_segment.c - memory that other processes of this host can map: sealed memfds, opened by peers through
- * /proc/<pid>/fd/<fd>. Nothing has a name in a file system, so nothing is left behind, whatever ends the process.
- * Called by net_region, net_comm (slots) and by uno_mem_alloc.
+ * /proc/<pid>/fd/<fd>; some are also handed to tools as descriptors. Nothing has a name in a file system, so nothing is left
+ * behind, whatever ends the process. Called by net_region, net_comm (slots), watch (boards) and by uno_mem_alloc.
  */
 #include "net_private.h"
 
@@ -25,6 +25,7 @@ struct net_segment {
     struct net_segment_ref ref;
     bool lendable; /* made by uno_mem_alloc: users' addresses may lie in it */
     bool retired;  /* part of it was detached after a failure: never lent or offered again */
+    bool shown;    /* tools of the same user may have it */
     int users;     /* the owner, and other ranks of this process that mapped it */
 };
 
@@ -152,7 +153,25 @@ static bool same_segment(const struct net_segment_ref *a, const struct net_segme
     return a->token[0] == b->token[0] && a->token[1] == b->token[1];
 }
 
-/* Open and check a descriptor of another process. Nothing read from it is believed before the checks are done. */
+/* Check and map a descriptor of another process, which stays open. Nothing read from it is believed before the checks are done. */
+static uno_err map_checked(const struct net_segment_ref *ref, int fd, const char *what, char **base)
+{
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != ref->bytes + PAGE || seals < 0 ||
+        (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW))
+        return err_set(UNO_ERR_UNREACHABLE, "%s has another size or lacks seals", what);
+    char *p = mmap(NULL, ref->bytes + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return err_sys("mapping %s", what);
+    if (memcmp(p + ref->bytes, ref->token, sizeof ref->token) != 0) {
+        munmap(p, ref->bytes + PAGE);
+        return err_set(UNO_ERR_UNREACHABLE, "%s is memory of another job", what);
+    }
+    *base = p;
+    return UNO_OK;
+}
+
 static uno_err open_peer(const struct net_segment_ref *ref, char **base)
 {
     char path[64], link[64] = "";
@@ -167,27 +186,35 @@ static uno_err open_peer(const struct net_segment_ref *ref, char **base)
     int fd = fd_above_standard(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0)
         return err_set(UNO_ERR_UNREACHABLE, "memory of process %d cannot be opened (%s: %s)", ref->pid, path, strerror(errno));
-    struct stat st;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != ref->bytes + PAGE || seals < 0 ||
-        (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) {
-        close(fd);
-        return err_set(UNO_ERR_UNREACHABLE, "%s has another size or lacks seals", path);
-    }
-    char *p = mmap(NULL, ref->bytes + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    uno_err err = p == MAP_FAILED ? err_sys("mapping %s", path) : UNO_OK;
+    uno_err err = map_checked(ref, fd, path, base);
     close(fd);
-    if (err != UNO_OK)
+    return err;
+}
+
+/* fd: it was handed over; -1 = to be opened. */
+static uno_err map_new(const struct net_segment_ref *ref, int fd, void **base)
+{
+    char what[40];
+    if (ref->bytes == 0 || ref->bytes % PAGE || ref->bytes > (uint64_t)1 << 46)
+        return err_set(UNO_ERR_UNREACHABLE, "a peer offers a segment of impossible size %llu", (unsigned long long)ref->bytes);
+    struct mapping *m = mem_zalloc(sizeof *m);
+    if (!m)
+        return UNO_ERR_MEMORY;
+    snprintf(what, sizeof what, "memory of process %d", ref->pid);
+    uno_err err = fd < 0 ? open_peer(ref, &m->base) : map_checked(ref, fd, what, &m->base);
+    if (err != UNO_OK) {
+        free(m);
         return err;
-    if (memcmp(p + ref->bytes, ref->token, sizeof ref->token) != 0) {
-        munmap(p, ref->bytes + PAGE);
-        return err_set(UNO_ERR_UNREACHABLE, "%s is memory of another job", path);
     }
-    *base = p;
+    m->ref = *ref;
+    m->users = 1;
+    m->next = mapped;
+    mapped = m;
+    *base = m->base;
     return UNO_OK;
 }
 
-static uno_err map_locked(const struct net_segment_ref *ref, void **base)
+static uno_err map_locked(const struct net_segment_ref *ref, int fd, void **base)
 {
     if (ref->pid == getpid())
         for (struct net_segment *s = own; s; s = s->next)
@@ -204,30 +231,52 @@ static uno_err map_locked(const struct net_segment_ref *ref, void **base)
             *base = m->base;
             return UNO_OK;
         }
-    if (ref->bytes == 0 || ref->bytes % PAGE || ref->bytes > (uint64_t)1 << 46)
-        return err_set(UNO_ERR_UNREACHABLE, "a peer offers a segment of impossible size %llu", (unsigned long long)ref->bytes);
-    struct mapping *m = mem_zalloc(sizeof *m);
-    if (!m)
-        return UNO_ERR_MEMORY;
-    uno_err err = open_peer(ref, &m->base);
-    if (err != UNO_OK) {
-        free(m);
-        return err;
-    }
-    m->ref = *ref;
-    m->users = 1;
-    m->next = mapped;
-    mapped = m;
-    *base = m->base;
-    return UNO_OK;
+    return map_new(ref, fd, base);
 }
 
 uno_err net_segment_map(const struct net_segment_ref *ref, void **base)
 {
     pthread_mutex_lock(&lock);
-    uno_err err = map_locked(ref, base);
+    uno_err err = map_locked(ref, -1, base);
     pthread_mutex_unlock(&lock);
     return err;
+}
+
+uno_err net_segment_map_given(const struct net_segment_ref *ref, int fd, void **base)
+{
+    pthread_mutex_lock(&lock);
+    uno_err err = map_locked(ref, fd, base);
+    pthread_mutex_unlock(&lock);
+    close(fd);
+    return err;
+}
+
+static struct net_segment *own_of(const uint64_t token[2])
+{
+    for (struct net_segment *s = own; s; s = s->next)
+        if (s->ref.token[0] == token[0] && s->ref.token[1] == token[1])
+            return s;
+    return NULL;
+}
+
+void net_segment_show(const struct net_segment_ref *ref)
+{
+    pthread_mutex_lock(&lock);
+    struct net_segment *s = own_of(ref->token);
+    if (s)
+        s->shown = true;
+    pthread_mutex_unlock(&lock);
+}
+
+int net_segment_give(const uint64_t token[2], struct net_segment_ref *ref)
+{
+    pthread_mutex_lock(&lock); /* its owner closes it under the same lock */
+    const struct net_segment *s = own_of(token);
+    int fd = s && s->shown ? fcntl(s->ref.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    if (fd >= 0)
+        *ref = s->ref;
+    pthread_mutex_unlock(&lock);
+    return fd;
 }
 
 void net_segment_unmap(const struct net_segment_ref *ref)

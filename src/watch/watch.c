@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.c - the steward: one thread per process and job that waits for three kinds of things: net's sockets, the end of other
- * processes of this host (pidfds), and commands of this process's other threads. What follows from them is in watch_peers.c.
+ * watch.c - the steward: one thread per process and job that waits for four kinds of things: net's sockets, the end of other
+ * processes of this host (pidfds), commands of this process's other threads, and tools at its door (watch_door.c). What follows from
+ * them is in watch_peers.c.
  */
 #include "watch/watch_inner.h"
 
@@ -20,7 +21,7 @@
 #define NET_ROUNDS 64
 #define LATE_NS 1000000000ull /* the loop came so late: the process was stopped or starved, and what seemed silent was not */
 
-enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; >= 0 = index of a peer */
+enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; DOOR_TAG lies below; >= 0 = index of a peer */
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
@@ -203,7 +204,7 @@ static void serve_net(struct watch *w, bool fired)
 static int sleep_ms(const struct watch *w)
 {
     uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), MIN(w->records_ns, post_next_ns(w))), now = clock_ns();
-    until = MIN(until, MIN(w->caller_tick_ns, MIN(gather_next_ns(w), answer_next_ns(w))));
+    until = MIN(until, MIN(w->caller_tick_ns, MIN(gather_next_ns(w), MIN(answer_next_ns(w), door_next_ns(w)))));
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -230,6 +231,8 @@ static bool wait_for_events(struct watch *w)
         else if (tag == TAG_BELL)
             while (read(w->bell, &count, sizeof count) > 0)
                 ;
+        else if (tag < TAG_BELL)
+            door_event(w, DOOR_TAG(tag)); /* the same there and back */
         else
             peers_event(w, tag);
     }
@@ -243,6 +246,7 @@ static void *steward(void *arg)
         add_net(w);
     peers_watch(w);
     records_begin(w);
+    door_open(w); /* not before this thread runs: who knocks would wait for it */
     hosts_begin(w);
     w->woke_ns = clock_ns();
     while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* pairs with the release in watch_stop */
@@ -259,6 +263,7 @@ static void *steward(void *arg)
         gather_timers(w, clock_ns());
         inquiry_timers(w, clock_ns());
         answer_timers(w, clock_ns());
+        door_timers(w, clock_ns());
         post_timer(w, clock_ns());
         w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
@@ -278,6 +283,7 @@ uno_err watch_new(struct watch **out)
     pthread_mutex_init(&w->lock, NULL);
     w->last = &w->first;
     w->epoll = -1;
+    door_new(&w->door);
     w->bell = fd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (w->bell < 0) {
         uno_err err = err_sys("the steward cannot make its eventfd");
@@ -335,6 +341,7 @@ static void unprepare(struct watch *w)
 {
     inquiry_free(w);
     answer_free(w);
+    door_close(w);
     hosts_free(w);
     peers_free(w);
     ends_close(w->ends);
@@ -403,6 +410,7 @@ void watch_forked(struct watch *w)
     w->forked = true;
     for (int i = 0; i < w->npeers; i++)
         process_forget(&w->peers[i].eye);
+    door_close(w);
     if (w->epoll >= 0)
         close(w->epoll);
     close(w->bell);

@@ -190,6 +190,7 @@ struct watch_keeper;
 uno_err keeper_new(struct watch_keeper **keeper);
 uno_err keeper_look(struct watch_keeper *keeper, int32_t pid);
 uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid);
+size_t keeper_pids(int32_t *pids, size_t most);
 void keeper_ended(struct watch_keeper *keeper, int32_t pid, int status);
 uno_err keeper_facts(struct watch_keeper *keeper, bool look, void **data, size_t *bytes);
 uno_err keeper_gather(struct watch_keeper *keeper, void **data, size_t *bytes);

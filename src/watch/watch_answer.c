@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * watch_answer.c - a tool of this host asks for the facts of all ranks. It counts `questions` up on the boards of the job; the hub
- * gathers, puts the records into a segment of its own and says on its page where that is. The tool opens it like any other memory of the
+ * gathers, puts the records into a segment of its own and says on its page where that is. The tool gets it like any other memory of the
  * process, which only a process of the same user may. Runs on the steward's thread, but for answer_copy, which is the tool's side.
  */
 #include "watch/watch_inner.h"
@@ -66,6 +66,7 @@ static uno_err publish(struct watch *w)
     if (err == UNO_OK) {
         memcpy(base, data, bytes);
         net_segment_ref(w->answer.segment, &ref);
+        net_segment_show(&ref);
         show(w, &ref);
     }
     free(data);
@@ -126,16 +127,21 @@ SEQLOCK_READER static bool read_ref(const struct steward_page *page, struct net_
     return false;
 }
 
-uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, size_t *bytes)
+uno_err answer_copy(const struct peer *p, void **data, size_t *bytes)
 {
+    int32_t pid = p->eye.pid;
     struct net_segment_ref ref;
     void *base;
-    if (!read_ref(page, &ref))
+    if (!read_ref(&p->records.page->steward, &ref))
         return err_set(UNO_ERR_UNREACHABLE, "process %d could not answer, or its answer is gone", (int)pid);
     ref.pid = pid;
-    TRY(net_segment_map(&ref, &base));
+    struct door_call call = DOOR_NO_CALL;
+    uno_err err = records_map(&p->records, &call, &ref, &base);
+    door_hang_up(&call);
+    if (err != UNO_OK)
+        return err;
     uint64_t n = get_le(base, HEAD_BYTES);
-    uno_err err = n <= ref.bytes - HEAD_BYTES ? UNO_OK : err_set(UNO_ERR_PARSE, "process %d gives an answer of impossible size", (int)pid);
+    err = n <= ref.bytes - HEAD_BYTES ? UNO_OK : err_set(UNO_ERR_PARSE, "process %d gives an answer of impossible size", (int)pid);
     if (err == UNO_OK && !(*data = mem_array(n + 1, 1)))
         err = UNO_ERR_MEMORY;
     if (err == UNO_OK) {

@@ -45,6 +45,13 @@ void board_position(struct watch_board *b)
     pthread_mutex_unlock(&b->lock);
 }
 
+static _Atomic uint32_t made; /* boards that there are now; relaxed: a number for tools that look for more */
+
+uint32_t watch_boards(void)
+{
+    return atomic_load_explicit(&made, memory_order_relaxed);
+}
+
 /* ---- modules ---------------------------------------------------------------------------------------------------------- */
 
 static void write_modules(struct board_page *p)
@@ -132,6 +139,10 @@ uno_err watch_board_new(uint64_t job, int rank, int size, bool stacks, struct wa
     if (stacks)
         stack_serve(p);
     p->magic = BOARD_MAGIC;
+    struct net_segment_ref ref;
+    net_segment_ref(b->segment, &ref);
+    net_segment_show(&ref);
+    atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
     *board = b;
     return UNO_OK;
 }
@@ -159,6 +170,7 @@ static struct board_comm *place_for(struct board_page *p)
 void watch_board_add(struct watch_board *b, uint64_t comm_id, int rank, const struct net_segment_ref *region)
 {
     struct board_page *p = b->page;
+    net_segment_show(region);
     pthread_mutex_lock(&b->lock);
     struct board_comm *c = place_for(p);
     if (c) {
@@ -198,6 +210,7 @@ void watch_board_free(struct watch_board *b)
     if (!b)
         return;
     stack_forget(b->page);
+    atomic_fetch_sub_explicit(&made, 1, memory_order_relaxed);
     net_segment_free(b->segment);
     pthread_mutex_destroy(&b->lock);
     free(b);
@@ -206,6 +219,7 @@ void watch_board_free(struct watch_board *b)
 void watch_boards_forked(void)
 {
     stack_forked();
+    atomic_store_explicit(&made, 0, memory_order_relaxed);
     pthread_mutex_init(&position.lock, NULL); /* a steward of the parent may have held it */
     position.ask = NULL;
 }

@@ -73,6 +73,7 @@ struct watch_board {              /* the owner's handle */
     pthread_mutex_t lock;         /* writers of comms, modules, position */
 };
 
+uint32_t watch_boards(void); /* how many this process has */
 /* Is a mapped page what it should be? The reader checks once, and later trusts only sizes that it has checked. */
 bool board_page_check(const struct board_page *p, uint64_t bytes);
 /* Who else holds this board open: processes that its owner had forked, which inherit the descriptor under its number. Fills pids with

@@ -10,6 +10,7 @@
 
 #include "watch/watch.h"
 #include "watch/watch_board.h"
+#include "watch/watch_door.h"
 #include "watch/watch_ends.h"
 #include "watch/watch_frame.h"
 #include "watch/watch_post.h"
@@ -169,10 +170,12 @@ struct watch {
     const char *ledger_dir;   /* "" = nothing is saved */
     uint64_t post_ns;         /* ledgers are saved then; 0 = nothing to save */
     bool post_again;          /* ... and once more, when more is known */
+    struct door door;         /* for tools of this user */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
     uint64_t net_idle_ns;     /* net is served then even if nothing fires */
 };
 
+#define DOOR_TAG(which) (-4 - (which)) /* epoll data of the door's sockets */
 #define STEWARD_TICK_NS 250000000ull /* between beats, at most */
 #define POLL_NS 100000000ull    /* between looks at /proc without pidfds */
 #define PROVE_AFTER_NS 300000000ull
@@ -244,8 +247,8 @@ uint64_t gather_next_ns(const struct watch *w);
 void answer_timers(struct watch *w, uint64_t now);
 uint64_t answer_next_ns(const struct watch *w);
 void answer_free(struct watch *w);
-/* The other side: copy the newest answer of a page, of process pid; *data is freed with free(). UNO_ERR_UNREACHABLE: it is gone. */
-uno_err answer_copy(const struct steward_page *page, int32_t pid, void **data, size_t *bytes);
+/* The other side: copy the newest answer of a process; *data is freed with free(). UNO_ERR_UNREACHABLE: it is gone. */
+uno_err answer_copy(const struct peer *p, void **data, size_t *bytes);
 
 /* watch_times.c: what is seen over seconds. */
 void times_tick(struct watch *w, uint64_t now);  /* at every round: who gets no processor? */

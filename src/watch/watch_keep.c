@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * watch_keep.c - a keeper looks at processes of this user that it has joined no job with: the launcher, to hold what they show of
- * themselves beyond their end; a tool that is asked about a process whose stewards cannot answer. Boards are found among the open
- * files in /proc/<pid>/fd. One thread uses a keeper; nothing here waits for those who are looked at.
+ * themselves beyond their end; a tool that is asked about a process. Stewards hand boards over at their doors; those of processes that do
+ * not answer soon (stopped, or in another network namespace) are found among the open files in /proc/<pid>/fd. One thread uses a keeper.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -18,6 +18,9 @@
 #define PAGE 4096u             /* a segment's last page proves which one it is */
 #define MOST_RANKS (1 << 16)   /* as many as can join; more makes no sense, whoever writes it */
 #define GATHER_NS 3500000000ull
+#define DOOR_WAIT_NS 50000000ull   /* for one steward ... */
+#define DOOR_PATIENCE_NS 300000000ull /* ... and for all of them that do not answer, of a keeper, while /proc tells as well */
+#define CLOSED_WAIT_NS 1000000000ull  /* ... if /proc does not */
 #define BEATLESS_NS 1200000000ull /* a steward that runs shows it every 250 ms */
 
 /* The processes of one job that are known here, as a watch that has no thread and no connections; rank `size` stands for us. */
@@ -29,7 +32,7 @@ struct kept {
     struct watch w;
 };
 struct question { uint32_t number; bool posted; };
-struct watch_keeper { struct kept *jobs; };
+struct watch_keeper { struct kept *jobs; uint64_t waited_ns; /* in vain, at doors */ };
 
 uno_err keeper_new(struct watch_keeper **keeper)
 {
@@ -102,8 +105,8 @@ static struct kept *kept_of(struct watch_keeper *keeper, uint64_t job, int size)
     return k;
 }
 
-/* Take up a mapped board. */
-static uno_err keep_board(struct watch_keeper *keeper, const struct net_segment_ref *ref, struct board_page *page)
+/* Take up a mapped board; door: as in records. */
+static uno_err keep_board(struct watch_keeper *keeper, const struct net_segment_ref *ref, struct board_page *page, int door)
 {
     int size = page->size, rank = page->rank;
     if (page->pid != ref->pid)
@@ -128,6 +131,7 @@ static uno_err keep_board(struct watch_keeper *keeper, const struct net_segment_
     p->eye = (struct process_eye){.pid = m->pid, .start_ticks = m->start_ticks, .pidfd = -1};
     (void)process_watch(&p->eye);
     p->records.board = m->board = *ref;
+    p->records.door = door;
     p->records.page = page;
     p->records.oom_kills = page->oom_kills;
     return UNO_OK;
@@ -146,11 +150,61 @@ static bool refresh(struct watch_keeper *keeper, int32_t pid)
     return known;
 }
 
-uno_err keeper_look(struct watch_keeper *keeper, int32_t pid)
+/* It was mapped: what is it? Unmaps it if it is not kept. */
+static uno_err keep_mapped(struct watch_keeper *keeper, const struct net_segment_ref *ref, void *base, int door)
+{
+    uno_err err = board_page_check(base, ref->bytes) ? keep_board(keeper, ref, base, door)
+                : err_set(UNO_ERR_UNSUPPORTED, "process %d uses another version of this library than this program (%d)", (int)ref->pid, UNO_VERSION);
+    if (err != UNO_OK)
+        net_segment_unmap(ref);
+    return err;
+}
+
+/* What came of a process's doors. */
+struct visit {
+    uint32_t seen, boards; /* boards that were handed over, and how many it has */
+    bool silent;           /* somebody is there and does not answer */
+    uno_err err;           /* of the last board; its sentence is set */
+};
+
+static void visit_door(struct watch_keeper *keeper, int32_t pid, int name, uint64_t wait_ns, struct visit *v)
+{
+    struct door_call call;
+    struct net_segment_ref ref;
+    void *base;
+    int fd;
+    enum door_said said = door_call(&call, pid, name, wait_ns);
+    if (said == DOOR_GIVEN)
+        said = door_fetch(&call, NULL, wait_ns, &ref, &v->boards, &fd);
+    door_hang_up(&call);
+    v->silent = v->silent || said == DOOR_SILENT;
+    if (said != DOOR_GIVEN)
+        return;
+    v->seen++;
+    v->err = net_segment_map_given(&ref, fd, &base);
+    if (v->err == UNO_OK)
+        v->err = keep_mapped(keeper, &ref, base, name + 1);
+}
+
+/* patience: so long is waited for those who do not answer, and no longer. */
+static struct visit visit_doors(struct watch_keeper *keeper, int32_t pid, uint64_t wait_ns, uint64_t patience_ns)
+{
+    struct visit v = {.err = UNO_ERR_IN_PROGRESS};
+    char state = proc_state(pid, pid);
+    if (state == 'T' || state == 't')
+        wait_ns = 0; /* stopped: nobody comes to the door */
+    for (int name = 0; name < DOOR_NAMES && !v.silent; name++) {
+        uint64_t begin = clock_ns(), left = keeper->waited_ns < patience_ns ? patience_ns - keeper->waited_ns : 0;
+        visit_door(keeper, pid, name, MIN(wait_ns, left), &v);
+        if (v.silent)
+            keeper->waited_ns += clock_ns() - begin;
+    }
+    return v;
+}
+
+static uno_err look_into_proc(struct watch_keeper *keeper, int32_t pid)
 {
     char path[40];
-    if (refresh(keeper, pid))
-        return UNO_OK;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     DIR *d = opendir(path);
     if (!d)
@@ -163,18 +217,54 @@ uno_err keeper_look(struct watch_keeper *keeper, int32_t pid)
         if (!isdigit((unsigned char)e->d_name[0]) || !board_ref(pid, (int32_t)strtol(e->d_name, NULL, 10), &ref))
             continue;
         err = net_segment_map(&ref, &base);
-        if (err != UNO_OK)
-            continue;
-        if (!board_page_check(base, ref.bytes))
-            err = err_set(UNO_ERR_UNSUPPORTED, "process %d uses another version of this library than this program (%d)", (int)pid, UNO_VERSION);
-        else
-            err = keep_board(keeper, &ref, base);
-        if (err != UNO_OK)
-            net_segment_unmap(&ref);
+        if (err == UNO_OK)
+            err = keep_mapped(keeper, &ref, base, 0);
     }
     closedir(d);
+    return err;
+}
+
+/* Other users' doors are not for us; who /proc hides may be ours. */
+static bool may_be_ours(int32_t pid)
+{
+    uint32_t uid;
+    return !proc_owner(pid, &uid) || uid == (uint32_t)geteuid();
+}
+
+static uno_err look(struct watch_keeper *keeper, int32_t pid)
+{
+    struct visit v = {.err = UNO_ERR_IN_PROGRESS};
+    bool ours = may_be_ours(pid);
+    if (ours)
+        v = visit_doors(keeper, pid, DOOR_WAIT_NS, DOOR_PATIENCE_NS);
+    if (v.seen && v.seen >= v.boards)
+        return v.err;
+    uno_err err = look_into_proc(keeper, pid); /* also what has no door */
+    if (err != UNO_ERR_SYSTEM || v.err == UNO_OK)
+        return v.err == UNO_OK ? UNO_OK : err;
+    char closed[ERR_TEXT_BYTES];
+    snprintf(closed, sizeof closed, "%s", err_text());
+    if (v.silent) {
+        v = visit_doors(keeper, pid, CLOSED_WAIT_NS, CLOSED_WAIT_NS);
+        if (v.seen)
+            return v.err;
+        return err_set(UNO_ERR_SYSTEM, "%s, and its steward does not answer tools", closed);
+    }
+    return err_set(UNO_ERR_SYSTEM, "%s", closed);
+}
+
+uno_err keeper_look(struct watch_keeper *keeper, int32_t pid)
+{
+    if (refresh(keeper, pid))
+        return UNO_OK;
+    uno_err err = look(keeper, pid);
     (void)refresh(keeper, pid);
     return err;
+}
+
+size_t keeper_pids(int32_t *pids, size_t most)
+{
+    return door_pids(pids, most);
 }
 
 uno_err keeper_look_around(struct watch_keeper *keeper, int32_t pid)
@@ -330,7 +420,7 @@ static uno_err await_answer(struct kept *k, const struct question *asked, void *
     for (; now < until && now - beat_ns < BEATLESS_NS; now = clock_ns()) {
         int r = who_answered(k, asked, &beats);
         if (r >= 0)
-            return answer_copy(&k->w.peers[r].records.page->steward, k->w.members[r].pid, data, bytes);
+            return answer_copy(&k->w.peers[r], data, bytes);
         if (beats != last)
             beat_ns = now;
         last = beats;
@@ -430,7 +520,7 @@ uno_err keeper_answer(struct watch_keeper *keeper, void **data, size_t *bytes)
     if (r < 0 && clock_ns() < k->until_ns)
         return err_set(UNO_ERR_IN_PROGRESS, "nobody has answered yet");
     ask_no_more(k);
-    return r >= 0 ? answer_copy(&k->w.peers[r].records.page->steward, k->w.members[r].pid, data, bytes)
+    return r >= 0 ? answer_copy(&k->w.peers[r], data, bytes)
                   : err_set(UNO_ERR_UNREACHABLE, "no process of the job on this host has answered within %.1f s", (double)GATHER_NS / 1e9);
 }
 

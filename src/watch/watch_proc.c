@@ -72,6 +72,16 @@ void proc_command(int32_t pid, char *buf, size_t buf_bytes)
     first_line(buf);
 }
 
+bool proc_owner(int32_t pid, uint32_t *uid)
+{
+    char text[4096];
+    const char *line = read_path(text, sizeof text, "/proc/%d/status", (int)pid) ? strstr(text, "\nUid:") : NULL;
+    unsigned effective;
+    bool known = line && sscanf(line, " Uid: %*u %u", &effective) == 1;
+    *uid = known ? effective : 0;
+    return known;
+}
+
 size_t proc_maps(const char *process, struct proc_map *maps, size_t most)
 {
     char path[64], line[1024];

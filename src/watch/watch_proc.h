@@ -15,6 +15,7 @@ size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
 void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */
 void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* folder of its memory controller; "" = not known */
 uint64_t proc_oom_kills(const char *cgroup);                       /* counted there so far; 0 = none or not known */
+bool proc_owner(int32_t pid, uint32_t *uid);                        /* whose it is; false = not known */
 /* Time on a processor and time ready without one, in nanoseconds, of one thread so far. */
 bool proc_thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns);
 /* "/job (a quota of 50 % of a processor)": the cgroup with a quota that binds this process most; "" = none. */

@@ -72,8 +72,10 @@ static enum look read_stat(int32_t pid, struct proc_stat *st)
     *st = (struct proc_stat){0};
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return (errno == ENOENT || errno == ESRCH) && access("/proc/self/stat", F_OK) == 0 ? LOOK_GONE : LOOK_BLIND;
+    if (fd < 0) { /* /proc may be hidden (hidepid), but not from signals */
+        bool nothing = (errno == ENOENT || errno == ESRCH) && access("/proc/self/stat", F_OK) == 0;
+        return nothing && kill(pid, 0) != 0 && errno == ESRCH ? LOOK_GONE : LOOK_BLIND;
+    }
     ssize_t n = read(fd, buf, sizeof buf - 1);
     bool gone = n < 0 && errno == ESRCH;
     close(fd);

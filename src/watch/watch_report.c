@@ -17,6 +17,7 @@
 #define TICK_NS 1000000000ull
 #define LOOK_NS 2000000000ull  /* an older look says nothing about the present */
 #define TWICE_NS 1000000ull     /* at least so far apart are the two looks at a thread before it is asked for its stack */
+#define DOOR_WAIT_NS 100000000ull /* for a steward that has answered before */
 #define NOTED_NS 1000000000ull
 #define MOST_DESTROYED 16      /* communicators of a process that are remembered after they were destroyed */
 
@@ -103,17 +104,40 @@ static void forget_oldest_destroyed(struct records *rec)
     }
 }
 
-static void map_comm(struct records *rec, uint64_t id, int32_t rank, const struct net_segment_ref *ref)
+uno_err records_map(const struct records *rec, struct door_call *call, const struct net_segment_ref *ref, void **base)
+{
+    struct net_segment_ref given;
+    uint32_t boards;
+    int fd;
+    if (rec->door && call->name != rec->door - 1) {
+        (void)door_call(call, rec->board.pid, rec->door - 1, DOOR_WAIT_NS);
+        call->name = rec->door - 1; /* who does not answer is not waited for once more */
+    }
+    if (call->fd < 0)
+        return net_segment_map(ref, base);
+    enum door_said said = door_fetch(call, ref->token, DOOR_WAIT_NS, &given, &boards, &fd);
+    if (said == DOOR_GIVEN)
+        return net_segment_map_given(ref, fd, base);
+    if (said == DOOR_SILENT) {
+        door_hang_up(call);
+        call->name = rec->door - 1;
+    }
+    return net_segment_map(ref, base);
+}
+
+/* false: its owner has ended, or does not answer, or memory has ended: the rest is told. */
+static bool map_comm(struct records *rec, struct door_call *call, uint64_t id, int32_t rank, const struct net_segment_ref *ref)
 {
     void *base;
-    if (mem_grow(&rec->comms, &rec->cap, rec->ncomms + 1, sizeof *rec->comms) != UNO_OK || net_segment_map(ref, &base) != UNO_OK)
-        return; /* its owner has ended, or memory has: the rest is told */
+    if (mem_grow(&rec->comms, &rec->cap, rec->ncomms + 1, sizeof *rec->comms) != UNO_OK || records_map(rec, call, ref, &base) != UNO_OK)
+        return false;
     struct net_region_parts parts;
     if (!net_region_locate(base, ref->bytes, &parts)) {
         net_segment_unmap(ref);
-        return;
+        return true;
     }
     rec->comms[rec->ncomms++] = (struct record_comm){.id = id, .rank = rank, .ref = *ref, .region = base, .parts = parts, .notes = parts.notes};
+    return true;
 }
 
 /* Take over what the board says now. */
@@ -124,6 +148,8 @@ void records_refresh(struct records *rec)
     uint32_t changes = atomic_load_explicit(&rec->page->changes, memory_order_acquire); /* pairs with the release of its owner */
     if (rec->filled && changes == rec->changes)
         return;
+    struct door_call call = DOOR_NO_CALL;
+    bool whole = true;
     for (int i = 0; i < BOARD_COMMS; i++) {
         struct board_comm *b = &rec->page->comms[i];
         uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
@@ -137,13 +163,14 @@ void records_refresh(struct records *rec)
             continue; /* it changes just now, and so will `changes` */
         struct record_comm *c = find_comm(rec, id, rank);
         if (state == BOARD_LIVE && !c)
-            map_comm(rec, id, rank, &ref);
+            whole = map_comm(rec, &call, id, rank, &ref) && whole;
         else if (state == BOARD_DESTROYED && c && c->region)
             note_destroyed(rec, c);
     }
     forget_oldest_destroyed(rec);
+    door_hang_up(&call);
     rec->changes = changes;
-    rec->filled = true;
+    rec->filled = whole || !rec->door; /* a door is tried again: its steward may only have been late */
 }
 
 /* ---- as time goes by ------------------------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 
 #include "verdict/verdict.h"
 #include "watch/watch_board.h"
+#include "watch/watch_door.h"
 #include "watch/watch_proc.h"
 
 struct watch;
@@ -30,6 +31,7 @@ struct record_comm {          /* a communicator of a process of this host */
 struct record_times { int32_t tid; uint64_t at_ns, cpu_ns, queue_ns; }; /* of the thread that calls us, at a moment */
 struct records {              /* one a process of this host; zeroed elsewhere */
     struct net_segment_ref board;
+    int door;                     /* where its board came from, and the rest does: name of a door + 1; 0 = /proc */
     struct board_page *page;      /* NULL = not mapped, only /proc tells */
     uint32_t changes;             /* page->changes when comms was filled */
     bool filled;
@@ -65,6 +67,8 @@ void records_begin(struct watch *w);     /* the steward's thread begins: others 
 void records_end(struct watch *w);
 /* Signals blocked while the steward waits: all but the one for stacks, which only ends the wait. */
 const sigset_t *records_mask(struct watch *w, sigset_t *mask);
+/* Map memory of that process: from its door, if it has one, else by way of /proc. call: DOOR_NO_CALL at first, kept for the next one. */
+uno_err records_map(const struct records *rec, struct door_call *call, const struct net_segment_ref *ref, void **base);
 void records_refresh(struct records *rec); /* map what the board of a process lists now */
 /* Once a second on the hub: communicators that are new are mapped before their owner may die. */
 void records_tick(struct watch *w, uint64_t now);

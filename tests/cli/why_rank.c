@@ -3,14 +3,17 @@
  * why_rank.c - one rank of the jobs that why_test.py looks at. why_rank MODE: "loop" all-reduces for ever; "absent": rank 1 does not make the
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
- * before each all-reduce; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
+ * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
+ * from the beginning; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -70,12 +73,19 @@ static void grow(void)
     }
 }
 
+static bool has_an_absent_rank(const char *mode)
+{
+    return strcmp(mode, "absent") == 0 || strncmp(mode, "closed", 6) == 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "loop";
     uno_comm *comm;
     static float in[1000], out[1000];
     enter_cgroup();
+    if (strcmp(mode, "closed_early") == 0)
+        prctl(PR_SET_DUMPABLE, 0);
     if (uno_comm_init_env(&comm, NULL) != UNO_OK)
         return failed("init", NULL);
     int rank = uno_comm_rank(comm);
@@ -89,11 +99,13 @@ int main(int argc, char **argv)
             make_children();
         if (i == 5 && rank == 1 && strcmp(mode, "grow") == 0)
             grow();
+        if (i == 2 && strcmp(mode, "closed") == 0)
+            prctl(PR_SET_DUMPABLE, 0);
         if (i == 2) {
             printf("%d %d\n", rank, (int)getpid());
             fflush(stdout);
         }
-        if (i == 2 && ((strcmp(mode, "absent") == 0 && rank == 1) || strcmp(mode, "idle") == 0))
+        if (i == 2 && ((has_an_absent_rank(mode) && rank == 1) || strcmp(mode, "idle") == 0))
             for (;;)
                 pause();
         if (strcmp(mode, "ring") == 0 && pass_on(comm, in, out) != UNO_OK)

@@ -23,8 +23,12 @@ UNISONO, RANK = sys.argv.pop(1), sys.argv.pop(1)
 LIMIT = 30.0
 
 
-def tool(*args, **kw):
-    p = subprocess.run([UNISONO, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False, **kw)
+# /proc hides nothing from root: who wants to see what others see is somebody else, if possible.
+SOMEBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+
+
+def tool(*args, who=(), **kw):
+    p = subprocess.run([*who, UNISONO, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False, **kw)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -52,8 +56,8 @@ def bytes_of(text):
 class Job:
     """`unisono run -n N why_rank MODE`; pids by rank."""
 
-    def __init__(self, mode, n=3, env=None):
-        self.run = subprocess.Popen([UNISONO, "run", "-n", str(n), "--", RANK, mode], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    def __init__(self, mode, n=3, env=None, who=()):
+        self.run = subprocess.Popen([*who, UNISONO, "run", "-n", str(n), "--", RANK, mode], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, **(env or {})))
         self.pids = {}
         while len(self.pids) < n:
@@ -201,6 +205,63 @@ class Live(unittest.TestCase):
             rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", "/dev/null/no")
             self.assertEqual(rc, 2)
             self.assertIn("cannot be made", err)
+
+
+class Closed(unittest.TestCase):
+    """Where /proc shows nothing, stewards hand over what tools need."""
+
+    def setUp(self):
+        if SOMEBODY and not shutil.which(SOMEBODY[0]):
+            self.skipTest("there is no setpriv")
+        if subprocess.run([*SOMEBODY, UNISONO, "version"], capture_output=True, check=False).returncode:
+            self.skipTest("the program is in a folder that others cannot read")
+
+    def judged(self, out, job):
+        answer = json.loads(out)
+        self.assertEqual((answer["reported"], answer["verdict"]["kind"], answer["verdict"]["culprits"], answer["verdict"]["number"]), (3, "rank_absent", [1], 3))
+        self.assertEqual({r["rank"]: r["pid"] for r in answer["ranks"]}, job.pids)
+
+    def absent(self, words, job, who):
+        def asked():
+            rc, out, err = tool("why", "--json", "--stall", "0.2", *words, who=who)
+            return out if (rc, err) == (1, "") else None
+        self.judged(wait_for(asked, "a verdict"), job)
+
+    def top(self, words, who):
+        rc, out, err = tool("top", "--once", "--interval", "0.2", *words, who=who)
+        self.assertEqual((rc, err), (0, ""))
+        self.assertRegex(out, r"(?m)^[* ] +1 .* after all_reduce #2$")
+        self.assertEqual(len(re.findall(r"(?m)^[* ] +[02] .* all_reduce #3 .*waits for rank 1$", out)), 2, out)
+
+    def test_not_dumpable(self):
+        for mode in "closed", "closed_early":
+            with self.subTest(mode), Job(mode, who=SOMEBODY) as job:
+                for pid in job.pids.values():
+                    self.assertNotEqual(subprocess.run([*SOMEBODY, "ls", "/proc/%d/fd" % pid], capture_output=True, check=False).returncode, 0)
+                self.absent([str(job.pids[2])], job, SOMEBODY)
+                self.absent(["--job", "why_rank"], job, SOMEBODY)
+                self.top([str(job.pids[0])], SOMEBODY)
+                os.kill(job.pids[1], signal.SIGSTOP)  # then nobody can hand anything over, and that is said
+                wait_for(lambda: tool("why", str(job.pids[1]), who=SOMEBODY)[0] == 2, "a stop")
+                rc, out, err = tool("why", str(job.pids[1]), who=SOMEBODY)
+                self.assertEqual((rc, out), (2, ""))
+                self.assertRegex(err, r"^unisono why: nothing is known of process %d: /proc/%d/fd: Permission denied, and its steward does not answer" % (
+                    job.pids[1], job.pids[1]))
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("unshare"), "needs root, to hide processes")
+    def test_hidden(self):
+        hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh", *SOMEBODY]
+        p = subprocess.run([*hidden, "true"], capture_output=True, text=True, check=False)
+        if p.returncode:
+            self.skipTest("no namespace of mounts: " + p.stderr)
+        with Job("closed", who=SOMEBODY) as job:
+            self.assertNotEqual(subprocess.run([*hidden, "ls", "/proc/%d" % job.pids[0]], capture_output=True, check=False).returncode, 0)
+            for words in ([str(job.pids[2])], []):
+                self.absent(words, job, hidden)
+            self.top([], hidden)
+            rc, out, err = tool("why", "1", who=hidden)
+            self.assertEqual((rc, out), (2, ""))
+            self.assertIn("there is no process 1 on this host", err)
 
 
 class Files(unittest.TestCase):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strangers.h - a job that works while its ports are attacked. strangers.c starts the job's ranks and looks at what became of them,
- * strangers_attack.c does what people do who do not know the secret (or know it and are not of the job), strangers_lies.c what
- * a member does that says wrong sizes.
+ * strangers.h - a job that works while its ports, and its sockets for tools, are attacked. strangers.c starts the job's ranks and looks at
+ * what became of them, strangers_attack.c does what people do who do not know the secret (or know it and are not of the job),
+ * strangers_doors.c what is done by tools that are none and by other users, strangers_lies.c what a member does that says wrong sizes.
  */
 #ifndef STRANGERS_H
 #define STRANGERS_H
@@ -17,7 +17,7 @@
 #define RANKS 3
 #define PORTS 32
 
-enum attack { ATTACK_IDLE, ATTACK_SLOW, ATTACK_NOISE, ATTACK_SECRET, ATTACK_CROWD, ATTACK_OUTSIDER, ATTACKS };
+enum attack { ATTACK_IDLE, ATTACK_SLOW, ATTACK_NOISE, ATTACK_SECRET, ATTACK_CROWD, ATTACK_OUTSIDER, ATTACK_TOOLS, ATTACK_USERS, ATTACKS };
 
 /* Memory that ranks, attackers and the one who watches them share. */
 struct ground {
@@ -46,6 +46,9 @@ uno_err attack_shake(int fd, const struct auth_key *key, const struct auth_hello
 int attack_enter(uint16_t port, const struct auth_key *key, const struct auth_hello *hello);
 /* The ports on which these processes listen. */
 int listening_ports(const pid_t *pids, int npids, uint16_t *ports, int most);
+
+/* ---- strangers_doors.c ----------------------------------------------------------------------------------------- */
+void attack_doors(struct ground *g, enum attack a, struct rng *r); /* until g->stop; ATTACK_USERS: as somebody else, where we may */
 
 /* ---- strangers_lies.c ------------------------------------------------------------------------------------------ */
 /* Every lie to a small job of its own; prints what became of each. Returns how many went wrong. */

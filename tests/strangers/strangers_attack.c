@@ -14,7 +14,7 @@
 
 #define HELD 1500 /* connections at a time, fewer where descriptors are fewer */
 
-static const char *const names[ATTACKS] = {"idle connections", "one byte a second", "noise", "wrong secrets", "crowds", "outsiders with the secret"};
+static const char *const names[ATTACKS] = {"idle connections", "one byte a second", "noise", "wrong secrets", "crowds", "outsiders with the secret", "tools that are none", "other users"};
 
 const char *attack_name(enum attack a)
 {
@@ -293,6 +293,8 @@ void attack_run(struct ground *g, enum attack a, uint64_t seed)
         pause_ms(10);
     if (a == ATTACK_IDLE || a == ATTACK_SLOW)
         hold(g, a, &r);
+    if (a == ATTACK_TOOLS || a == ATTACK_USERS)
+        attack_doors(g, a, &r);
     while (!atomic_load(&g->stop))
         switch (a) {
         case ATTACK_NOISE: make_noise(g, &r); break;
