@@ -249,15 +249,23 @@ def is_alarm(line):
 
 
 def healthy(n, end):
-    """One job of uneven, oversubscribed ranks, perhaps with a quota, that is suspended now and then; returns what was done and said."""
+    """One job on one host, or every other time on three."""
+    if OPTIONS.nets and n % 2 == 0:
+        with Nets() as names:
+            return healthy_on(n, end, [(h, random.Random("%d/hosts/%d" % (OPTIONS.seed, n)).randint(1, 2)) for h in names])
+    return healthy_on(n, end, None)
+
+
+def healthy_on(n, end, hosts):
+    """A job of uneven, oversubscribed ranks, perhaps with a quota, that is suspended now and then; returns what was done and said."""
     r = random.Random("%d/healthy/%d" % (OPTIONS.seed, n))
     began = time.monotonic()
-    h = {"healthy": n, "ranks": r.randint(2, 8), "uneven_us": r.choice([0, 1000, 20000, 20000, 2500000]), "did": [], "alarms": []}
+    h = {"healthy": n, "ranks": sum(k for _, k in hosts) if hosts else r.randint(2, 8), "hosts": len(hosts) if hosts else 1, "uneven_us": r.choice([0, 1000, 20000, 20000, 2500000]), "did": [], "alarms": []}
     percent = r.choice([20, 50, 100]) if r.random() < 0.3 else 0
     group, cpu = cgroup_or_none("freezer"), None
     job = Job(OPTIONS.unisono, [OPTIONS.worker], h["ranks"],
               {"CAMPAIGN_SEED": r.randrange(1 << 30), "CAMPAIGN_CAUSE": "", "CAMPAIGN_UNEVEN_US": h["uneven_us"],
-               "CAMPAIGN_COUNT": r.choice([16, 1 << 12, 1 << 14]), "UNISONO_STALL": OPTIONS.stall})
+               "CAMPAIGN_COUNT": r.choice([16, 1 << 12, 1 << 14, 1 << 17]), "UNISONO_STALL": OPTIONS.stall}, hosts)
     try:
         if not job.ready():
             h["alarms"] = ["the job did not start: " + " / ".join(l for _, l in job.lines[-3:])]
@@ -374,8 +382,8 @@ def run_healthy(log, stopping):
         if stopping.is_set():
             return
         log.add(h)
-        print("healthy %d, %.0f s left: %d ranks, uneven by %.1f ms%s, suspended %d times: %s" % (
-            h["healthy"], max(0, left - h["seconds"]), h["ranks"], h["uneven_us"] / 1000, ", quota" if h["quota"] else "", len(h["did"]),
+        print("healthy %d, %.0f s left: %d ranks, %d hosts, uneven by %.1f ms%s, suspended %d times: %s" % (
+            h["healthy"], max(0, left - h["seconds"]), h["ranks"], h["hosts"], h["uneven_us"] / 1000, ", quota" if h["quota"] else "", len(h["did"]),
             "FALSE ALARMS %s" % h["alarms"] if h["alarms"] else "no alarm"), file=OPTIONS.talk, flush=True)
 
 

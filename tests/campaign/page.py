@@ -81,9 +81,9 @@ def healthy_text(total):
     if not jobs:
         return "No healthy load was run."
     done = {word: sum(h["did"].count(word) for h in jobs) for word in ("stop", "freeze")}
-    return ("Healthy load: %.1f minutes, %d jobs of 2-8 ranks on %d processors, computing unevenly for up to %d ms between two calls, %d of them "
+    return ("Healthy load: %.1f minutes, %d jobs of 2-8 ranks (%d on three hosts) on %d processors, computing unevenly for up to %d ms between two calls, %d of them "
             "with a processor quota, %d times suspended and resumed by signals and %d times frozen and thawed with their control group: "
-            "%d false alarms." % (total["healthy_minutes"], len(jobs), os.cpu_count(), max(h["uneven_us"] for h in jobs) // 1000,
+            "%d false alarms." % (total["healthy_minutes"], len(jobs), sum(h.get("hosts", 1) > 1 for h in jobs), os.cpu_count(), max(h["uneven_us"] for h in jobs) // 1000,
                                   sum(h["quota"] for h in jobs), done["stop"], done["freeze"], len(total["healthy_alarms"])))
 
 
