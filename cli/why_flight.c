@@ -204,7 +204,7 @@ static json_t *dump_of(const uno_job *job, const uno_job_rank *r, bool for_torch
         add_group(groups, statuses, i, &r->comms[i]);
     add_entries(&d);
     json_t *process = json_pack("{s:s, s:s, s:o, s:i, s:s, s:i}", "status", r->status, "run", r->run, "position", text(r->position), "pid", r->pid, "ended", r->ended, "ended_code", r->ended_code);
-    return json_pack("{s:s, s:i, s:o, s:s, s:o, s:o, s:o, s:o}", "version", "2.4", "rank", r->rank, "host_name", text(r->host), "comm_lib_version", version, "process", process, "pg_config", groups, "pg_status", statuses, "entries",
+    return json_pack("{s:s, s:i, s:I, s:o, s:s, s:o, s:o, s:o, s:o}", "version", "2.4", "rank", r->rank, "taken_ns", (json_int_t)r->taken_real_ns, "host_name", text(r->host), "comm_lib_version", version, "process", process, "pg_config", groups, "pg_status", statuses, "entries",
                      d.entries);
 }
 

@@ -63,6 +63,7 @@ struct dump {
     int rank;
     const char *names[GROUPS]; /* of groups, by the dump's own numbers of them */
     bool told;                 /* its list of groups says who they are */
+    int64_t taken_ns;          /* when our own tool looked, 0 = PyTorch's recorder, which writes when something stands */
     int64_t ended[GROUPS];     /* last operation that ended there, NOBODY = not said */
 };
 
@@ -226,6 +227,12 @@ static void know_ended(struct dump *d, json_t *root)
     }
 }
 
+/* A job that goes on has operations open, too, and its ranks are not looked at in one moment. */
+static bool just_begun(const struct dump *d, json_t *entry)
+{
+    return d->taken_ns && d->taken_ns - number_at(entry, "time_created_ns", 0) < 1000000000;
+}
+
 static void take_entries(struct dump *d, json_t *entries)
 {
     size_t n = json_array_size(entries), open = 0;
@@ -235,7 +242,7 @@ static void take_entries(struct dump *d, json_t *entries)
             continue;
         (void)group_name(d, e);
         bool done = state_of(d, e) == 2;
-        if ((done && n - i <= COMPLETED_KEPT) || (!done && open++ < OPEN_KEPT))
+        if ((done && n - i <= COMPLETED_KEPT) || (!done && !just_begun(d, e) && open++ < OPEN_KEPT))
             take_entry(d, e);
     }
 }
@@ -300,6 +307,7 @@ void flight_take(struct model *m, const char *file, json_t *root)
     d->m = m;
     d->file = file;
     d->rank = (int)number_at(root, "rank", rank_of_name(file));
+    d->taken_ns = number_at(root, "taken_ns", 0);
     json_t *entries = json_object_get(root, "entries");
     struct fact f = dump_fact(d, F_DUMP);
     f.a = (int64_t)json_array_size(entries);

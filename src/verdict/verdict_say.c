@@ -286,6 +286,13 @@ void say_doing(struct out *o, const struct judge *j, int rank)
     say_place(o, r);
 }
 
+/* What goes on is newer than what has ended, whatever the times say: a start has the coarse clock, an end the fine one. */
+static bool is_newer(const struct verdict_event *a, const struct verdict_event *b)
+{
+    bool runs = a->state == VERDICT_RUNNING, ran = b->state == VERDICT_RUNNING;
+    return runs != ran ? runs : MAX(a->start_ns, a->end_ns) > MAX(b->start_ns, b->end_ns);
+}
+
 /* The newest thing a rank did, over all its communicators. */
 static const struct verdict_event *last_event(const struct judge *j, int rank, const struct group **g)
 {
@@ -294,7 +301,7 @@ static const struct verdict_event *last_event(const struct judge *j, int rank, c
     for (uint32_t i = 0; i < r->ncomms; i++) {
         const struct verdict_comm *c = &r->comms[i];
         const struct verdict_event *e = c->nevents ? &c->events[c->nevents - 1] : NULL;
-        if (e && (!last || MAX(e->start_ns, e->end_ns) > MAX(last->start_ns, last->end_ns))) {
+        if (e && (!last || is_newer(e, last))) {
             last = e;
             *g = group_of(j, c);
         }

@@ -6,6 +6,8 @@
  * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
  * from the beginning; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
+ * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
+ * each rank uses the one with the next rank first;
  * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
 #include <signal.h>
@@ -36,6 +38,56 @@ static uno_err pass_on(uno_comm *comm, const float *in, float *out)
         err = uno_recv(out, 500, UNO_FLOAT32, (rank + size - 1) % size, comm, NULL);
     uno_err end = uno_group_end();
     return err == UNO_OK ? end : err;
+}
+
+/* The pairs that a colour makes, in the order of ranks, called NAME. */
+static uno_comm *pair_of(uno_comm *world, int color, const char *name)
+{
+    uno_config config = UNO_CONFIG_INIT;
+    uno_comm *comm = NULL;
+    config.name = name;
+    return uno_comm_split(world, color, 0, &comm, &config) == UNO_OK ? comm : NULL;
+}
+
+static int crossed(uno_comm *world, const float *in, float *out)
+{
+    int rank = uno_comm_rank(world);
+    uno_comm *tp = pair_of(world, rank / 2, "tensor_parallel"), *dp = pair_of(world, rank % 2, "data_parallel");
+    uno_comm *first = rank == 0 || rank == 3 ? tp : dp, *second = first == tp ? dp : tp;
+    if (!tp || !dp)
+        return failed("split", world);
+    for (int i = 0; i < 3; i++) /* in one order: all is well */
+        if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, tp, NULL) != UNO_OK || uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, dp, NULL) != UNO_OK)
+            return failed("all_reduce", tp);
+    printf("%d %d\n", rank, (int)getpid());
+    fflush(stdout);
+    if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, first, NULL) != UNO_OK)
+        return failed("all_reduce", first);
+    return uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, second, NULL) == UNO_OK ? 0 : failed("all_reduce", second);
+}
+
+/* A group for each pair of neighbours in a ring, made one after the other. */
+static int circle(uno_comm *world, const float *in, float *out)
+{
+    enum { MOST = 16 };
+    int rank = uno_comm_rank(world), size = uno_comm_size(world);
+    uno_comm *groups[MOST] = {NULL};
+    char name[32];
+    for (int g = 0; g < size && g < MOST; g++) {
+        snprintf(name, sizeof name, "edge_%d", g);
+        bool in_it = rank == g || rank == (g + 1) % size;
+        groups[g] = pair_of(world, in_it ? 0 : UNO_NO_COLOR, name);
+        if (in_it && !groups[g])
+            return failed("split", world);
+    }
+    printf("%d %d\n", rank, (int)getpid());
+    fflush(stdout);
+    for (int i = 0; i < 2; i++) {
+        uno_comm *comm = groups[i == 0 ? rank : (rank + size - 1) % size];
+        if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, comm, NULL) != UNO_OK)
+            return failed("all_reduce", comm);
+    }
+    return 0;
 }
 
 static volatile sig_atomic_t leaves;
@@ -89,6 +141,8 @@ int main(int argc, char **argv)
     if (uno_comm_init_env(&comm, NULL) != UNO_OK)
         return failed("init", NULL);
     int rank = uno_comm_rank(comm);
+    if (strcmp(mode, "crossed") == 0 || strcmp(mode, "circle") == 0)
+        return mode[1] == 'r' ? crossed(comm, in, out) : circle(comm, in, out);
     static const int ends[] = {SIGUSR1, SIGUSR2, SIGHUP};
     for (size_t i = 0; strcmp(mode, "ends") == 0 && i < sizeof ends / sizeof *ends; i++)
         signal(ends[i], on_signal);

@@ -206,6 +206,39 @@ class Live(unittest.TestCase):
             self.assertEqual(rc, 2)
             self.assertIn("cannot be made", err)
 
+    def test_the_doctor_reads_crossed_groups(self):
+        """What is exported of groups that are used in different orders: the doctor names the circle, from either form, of a job that stands and of one that was ended."""
+        pairs = {"0 for 1": "tensor_parallel", "1 for 3": "data_parallel", "3 for 2": "tensor_parallel", "2 for 0": "data_parallel"}
+        neighbours = {"0 for 1": "edge_0", "1 for 2": "edge_1", "2 for 0": "edge_2"}
+        for mode, ranks, said, steps in (("crossed", 4, "Ranks 0-3", pairs), ("circle", 3, "Ranks 0-2", neighbours)):
+            with tempfile.TemporaryDirectory() as folder:
+                os.mkdir(folder + "/ledgers")
+                with Job(mode, n=ranks, env={"UNISONO_LEDGER_DIR": folder + "/ledgers"}) as job:
+                    job.kind("comm_order")
+                    rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/live")
+                    self.assertEqual((rc, err), (1, ""))
+                    for pid in job.pids.values():
+                        os.kill(pid, signal.SIGKILL)
+                    job.run.wait(LIMIT)
+                rc, out, err = tool("why", folder + "/ledgers", "--export-flight-recorder", folder + "/left")
+                self.assertEqual((rc, err), (1, ""))
+                self.assertEqual(len(re.findall("(?m)^  rank .* its last operation was all_reduce #[0-9]* of comm \"[a-z0-9_]*\", not finished", out)), ranks, out) # and no split before it
+                for where, form in (("live", ""), ("live", "flight_rank_"), ("live", "comm_lib_trace_rank_"), ("left", "")):
+                    files = ["%s/%s/%s" % (folder, where, f) for f in sorted(os.listdir(folder + "/" + where)) if f.startswith(form)]
+                    rc, out, _ = tool("doctor", "--json", *files)
+                    first = json.loads(out)["findings"][0]
+                    self.assertEqual((rc, first["kind"]), (1, "comm-order"), (where, form, first))
+                    self.assertRegex(first["headline"], "^%s wait for each other in a circle of groups: " % said)
+                    for step, group in steps.items():
+                        self.assertIn("%s (%s)" % (step, group), first["headline"])
+
+    def test_the_doctor_finds_nothing_in_a_job_that_goes_on(self):
+        with Job("loop") as job, tempfile.TemporaryDirectory() as folder:
+            rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/fr")
+            self.assertEqual((rc, err), (0, ""))
+            rc, out, _ = tool("doctor", "--json", folder + "/fr")
+            self.assertEqual((rc, json.loads(out)["findings"]), (0, []))
+
 
 class Closed(unittest.TestCase):
     """Where /proc shows nothing, stewards hand over what tools need."""
