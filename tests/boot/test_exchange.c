@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "boot/boot_internal.h"
@@ -295,6 +297,54 @@ static void who_says_nothing_for_ever_is_named(void **state)
     }
 }
 
+/* A rank tries all addresses of the server, and its connections lie there before the server runs: it goes on with the one that answers first. */
+static void *join_by_many_addresses(void *rank)
+{
+    struct boot *b = NULL;
+    char mine = 7, all[2];
+    uno_err err = boot_open(&id, *(int *)rank, 2, &cfg, clock_after(20), &b);
+    if (err == UNO_OK)
+        err = boot_exchange(b, &mine, 1, all);
+    if (err != UNO_OK)
+        print_message("%s\n", err_text());
+    if (b)
+        boot_close(b);
+    return err == UNO_OK ? rank : NULL;
+}
+
+static bool connections_lie_there(void *arg)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    assert_int_equal(getsockopt(*(int *)arg, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
+    return info.tcpi_unacked >= BOOT_ID_V4; /* of a listening socket: so many wait to be accepted */
+}
+
+static void the_other_addresses_are_no_strangers(void **state)
+{
+    (void)state;
+    struct boot_id in;
+    pthread_t thread;
+    void *joined;
+    int fd, first = 0, second = 1;
+    uint64_t before = auth_refused();
+    assert_int_equal(boot_id_fresh(&cfg, &in), UNO_OK);
+    assert_int_equal(sock_listen(0, &fd, &in.port), UNO_OK);
+    in.count4 = BOOT_ID_V4;
+    for (int i = 0; i < BOOT_ID_V4; i++)
+        memcpy(in.v4[i], (uint8_t[]){127, 0, 0, (uint8_t)(i + 1)}, 4);
+    boot_id_write(&in, &id);
+    assert_int_equal(pthread_create(&thread, NULL, join_by_many_addresses, &first), 0);
+    assert_true(wait_until(connections_lie_there, &fd, 20));
+    assert_int_equal(boot_serve(&cfg, &in, NULL, fd), UNO_OK);
+    assert_non_null(join_by_many_addresses(&second));
+    assert_int_equal(pthread_join(thread, &joined), 0);
+    assert_non_null(joined);
+    close(fd);
+    assert_true(wait_until(no_servers, NULL, 20));
+    assert_int_equal(auth_refused(), before);
+}
+
 static void bad_arguments(void **state)
 {
     struct boot *b;
@@ -551,6 +601,7 @@ int main(void)
         cmocka_unit_test_setup(different_byte_counts, setup),
         cmocka_unit_test_setup(a_wrong_secret_is_refused_at_once, setup),
         cmocka_unit_test(who_says_nothing_for_ever_is_named),
+        cmocka_unit_test_setup(the_other_addresses_are_no_strangers, setup),
         cmocka_unit_test_setup(bad_arguments, setup),
         cmocka_unit_test_setup(nobody_serves, setup),
         cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
