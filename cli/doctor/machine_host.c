@@ -57,7 +57,7 @@ static void processors(struct machine *m)
     int have = count_list(mine), all = count_list(online);
     struct check *c = machine_check(m, have < 2 && all > 1 ? CHECK_BAD : CHECK_GOOD, "processors", "%d of %d may be used by this process", have < all ? have : all, all);
     if (c->state != CHECK_GOOD)
-        machine_advise(c, "a rank needs two and more: its library has threads of its own; --bind-to none, --cpu-bind=none");
+        machine_advise(c, "a rank needs two and more: its library has threads of its own; `mpirun --bind-to none ...`, `srun --cpu-bind=none ...`");
 }
 
 /* Which nodes have processors that this process may use, and which its memory may come from. */
@@ -88,7 +88,7 @@ static void numa(struct machine *m)
     struct check *c = machine_check(m, far ? CHECK_BAD : CHECK_GOOD, "NUMA", "%d node%s%s%s%s; this process: processors of %s, memory of %s", count, count == 1 ? "" : "s", count > 1 ? " (" : "", count > 1 ? said : "",
                                     count > 1 ? ")" : "", *used ? used : "?", *mems ? mems : "all");
     if (far)
-        machine_advise(c, "all memory is at another socket than the processors: cpuset.mems of the cgroup, numactl --membind");
+        machine_advise(c, "all memory is at another socket than the processors: cpuset.mems of the cgroup, or `numactl --cpunodebind=N --membind=N PROGRAM`");
 }
 
 static void numa_balancing(struct machine *m)
@@ -98,7 +98,7 @@ static void numa_balancing(struct machine *m)
         return;
     struct check *c = machine_check(m, on ? CHECK_NOTE : CHECK_GOOD, "NUMA balancing", "%s", on ? "on" : "off");
     if (on)
-        machine_advise(c, "sudo sysctl kernel.numa_balancing=0: it moves pages that cards and GPUs use");
+        machine_advise(c, "`sudo sysctl -w kernel.numa_balancing=0`: it moves pages that cards and GPUs use");
 }
 
 /* ---- cgroup ----------------------------------------------------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ static void cgroup(struct machine *m)
     if (q.pids > 0) {
         c = machine_check(m, q.pids < 1024 ? CHECK_NOTE : CHECK_GOOD, "cgroup process limit", "%ld", q.pids);
         if (c->state != CHECK_GOOD)
-            machine_advise(c, "threads count, and each rank has tens of them: docker --pids-limit=-1");
+            machine_advise(c, "threads count, and each rank has tens of them: `docker run --pids-limit=-1 ...`");
     }
 }
 
@@ -206,7 +206,7 @@ static void memlock(struct machine *m)
     bool rdma = m->cards > 0;
     struct check *c = machine_check(m, bytes >= 0 && rdma && bytes < 1 << 30 ? CHECK_BAD : CHECK_GOOD, "locked memory", "%s%s", value, bytes < 0 || rdma ? "" : " (matters for RDMA, and there is no card)");
     if (c->state != CHECK_GOOD)
-        machine_advise(c, "ulimit -l unlimited where ranks are started (limits.conf, LimitMEMLOCK=infinity, docker --ulimit memlock=-1)");
+        machine_advise(c, "`ulimit -l unlimited` where ranks are started (limits.conf, LimitMEMLOCK=infinity, `docker run --ulimit memlock=-1 ...`)");
     machine_tell(m, "max locked memory (kbytes, -l) %s\n", value);
 }
 
@@ -217,13 +217,13 @@ static void limits(struct machine *m)
     if (files != -2) {
         struct check *c = machine_check(m, files >= 0 && files < 4096 ? CHECK_NOTE : CHECK_GOOD, "open files", files < 0 ? "unlimited" : "%lld", files);
         if (c->state != CHECK_GOOD)
-            machine_advise(c, "large jobs need a file for each connection: ulimit -n 65536");
+            machine_advise(c, "large jobs need a file for each connection: `ulimit -n 65536`");
         machine_tell(m, "open files (-n) %lld\n", files);
     }
     if (processes != -2) {
         struct check *c = machine_check(m, processes >= 0 && processes < 1024 ? CHECK_NOTE : CHECK_GOOD, "processes and threads", processes < 0 ? "unlimited" : "%lld", processes);
         if (c->state != CHECK_GOOD)
-            machine_advise(c, "each rank has tens of threads: ulimit -u 16384");
+            machine_advise(c, "each rank has tens of threads: `ulimit -u 16384`");
     }
 }
 
@@ -243,9 +243,9 @@ static void shared_memory(struct machine *m)
     double mib = (double)fs.f_blocks * (double)fs.f_frsize / (1 << 20), left = (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20);
     struct check *c = machine_check(m, left < 256 ? CHECK_BAD : stale ? CHECK_NOTE : CHECK_GOOD, "/dev/shm", "%.0f MiB, %.0f free%s", mib, left, stale ? "; nccl-* files are there" : "");
     if (left < 256)
-        machine_advise(c, "NCCL and data loaders need more (Unisono does not): docker --shm-size=8g or --ipc=host; remove stale nccl-* files");
+        machine_advise(c, "NCCL and data loaders need more (Unisono does not): `docker run --shm-size=8g ...` or `docker run --ipc=host ...`; remove stale nccl-* files");
     else if (stale)
-        machine_advise(c, "%d nccl-* file%s: of a job that runs, or left by one that was killed; fuser -v /dev/shm/nccl-*", stale, stale == 1 ? "" : "s");
+        machine_advise(c, "%d nccl-* file%s: of a job that runs, or left by one that was killed: `fuser -v /dev/shm/nccl-*`", stale, stale == 1 ? "" : "s");
 }
 
 /* ---- kernel ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -305,7 +305,7 @@ static void clock_state(struct machine *m)
         bool slow = strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0 || strcmp(source, "jiffies") == 0;
         struct check *c = machine_check(m, slow ? CHECK_NOTE : CHECK_GOOD, "clock source", "%s", source);
         if (slow)
-            machine_advise(c, "each look at the clock is a slow access to a device: dmesg | grep -i tsc says why the processor's own was given up");
+            machine_advise(c, "each look at the clock is a slow access to a device: `sudo dmesg | grep -i tsc` says why the processor's own was given up");
     }
     struct timex t = {0};
     if (!machine_is_here(m))
@@ -313,7 +313,7 @@ static void clock_state(struct machine *m)
     bool unsure = adjtimex(&t) == TIME_ERROR || t.status & STA_UNSYNC;
     struct check *c = machine_check(m, unsure ? CHECK_NOTE : CHECK_GOOD, "clock", "%s", unsure ? "not kept in step by NTP or PTP" : "kept in step");
     if (unsure)
-        machine_advise(c, "times in logs of several hosts cannot be compared: chronyd or systemd-timesyncd; `unisono doctor --hosts a,b` measures how far apart they are");
+        machine_advise(c, "times in logs of several hosts cannot be compared: `sudo systemctl enable --now chronyd` or systemd-timesyncd; `unisono doctor --hosts a,b` measures how far apart they are");
 }
 
 void machine_host(struct machine *m)

@@ -45,7 +45,7 @@ static void one_interface(struct machine *m, const struct interface *i)
     struct check *c = machine_check(m, small ? CHECK_NOTE : CHECK_GOOD, "interface", "%s%s%s, %s, MTU %s%s%s", i->name, *i->address ? " " : "", i->address, speed, mtu, i->running ? "" : ", no carrier",
                                     interface_is_virtual(i->name) ? ", not for a job's data" : "");
     if (small)
-        machine_advise(c, "packets of 9000 bytes cost sockets a third of the work at this speed; only if the switch and all hosts have them: ip link set %s mtu 9000", i->name);
+        machine_advise(c, "packets of 9000 bytes cost sockets a third of the work at this speed; only if the switch and all hosts have them: `sudo ip link set %s mtu 9000`", i->name);
     if (i->ip)
         machine_tell(m, "%s UP %s/24\n", i->name, i->address);
     if (i->mbit > 0)
@@ -72,7 +72,7 @@ static void one_choice(struct machine *m, enum library lib, const struct interfa
     char name[40], list[120] = "", why[60] = "";
     snprintf(name, sizeof name, "interface for %s", library_names[lib]);
     if (c.n == 0) {
-        machine_advise(machine_check(m, CHECK_BAD, name, "none: %s=%s names nothing that is here", c.why, c.wanted), "names of this machine: ip -br addr; %s",
+        machine_advise(machine_check(m, CHECK_BAD, name, "none: %s=%s names nothing that is here", c.why, c.wanted), "names of this machine: `ip -br addr`; %s",
                        lib == LIBRARY_GLOO ? "Gloo takes whole names, a comma between them, no ^ and no =" : "a prefix, =NAME, or ^NAME to leave out");
         return;
     }

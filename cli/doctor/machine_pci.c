@@ -39,7 +39,7 @@ static void one_port(struct machine *m, const char *card, const char *port)
     if (down)
         machine_advise(c, "a port that is down is not used; cable, switch, subnet manager");
     else if (unroutable)
-        machine_advise(c, "give its interface an IPv4 address, then NCCL_IB_GID_INDEX can name the v2 GID of it (show_gids); without one RoCE ends at the first router");
+        machine_advise(c, "give its interface an IPv4 address, then NCCL_IB_GID_INDEX can name the v2 GID of it (`show_gids`); without one RoCE ends at the first router");
 }
 
 static void rdma_cards(struct machine *m)
@@ -86,7 +86,7 @@ static void peer_memory(struct machine *m, bool nvidia)
         return;
     struct check *c = machine_check(m, loaded ? CHECK_GOOD : CHECK_NOTE, "GPUDirect RDMA", "%s", loaded ? "peer-memory module loaded" : "no peer-memory module; DMA-BUF may do instead (open kernel driver, Linux 5.12)");
     if (!loaded)
-        machine_advise(c, "sudo modprobe nvidia-peermem; a job's log then has /GDRDMA behind its NET/IB channels");
+        machine_advise(c, "`sudo modprobe nvidia-peermem`; a job's log then has /GDRDMA behind its NET/IB channels");
 }
 
 static void gpus(struct machine *m, const struct pci_tree *t)

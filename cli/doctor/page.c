@@ -111,7 +111,9 @@ static void put_checks(FILE *f, const struct machine *here)
     for (int i = 0; i < here->count; i++) {
         const struct check *c = &here->checks[i];
         put(f, "<tr><td><span class=\"chip t-%s\">%s</span></td><td>%s</td><td>%s", looks[c->state][0], looks[c->state][1], c->name, c->value);
-        put(f, *c->advice ? "<br><small>%s</small></td></tr>\n" : "%s</td></tr>\n", c->advice);
+        put(f, *c->advice ? "<br><small>" : "");
+        put_advice(f, c->advice);
+        put(f, *c->advice ? "</small></td></tr>\n" : "</td></tr>\n");
     }
     put(f, "</tbody></table></div></section>\n");
 }

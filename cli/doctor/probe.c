@@ -119,7 +119,7 @@ static void port_range(struct machine *m)
     bool few = to - from < 4000 || used + waiting > (to - from) / 2;
     struct check *c = machine_check(m, few ? CHECK_NOTE : CHECK_GOOD, "ports for connections", "%d to %d, %d in use; firewalls between hosts must let them through", from, to, used + waiting);
     if (few)
-        machine_advise(c, "few: sysctl net.ipv4.ip_local_port_range=\"32768 60999\"; what uses them: ss -tan");
+        machine_advise(c, "few: `sudo sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\"`; what uses them: `ss -tan`");
 }
 
 /* ---- four ranks of this process add up --------------------------------------------------------------------------------------------- */

@@ -87,14 +87,14 @@ void rule_setting_invalid(struct judge *j)
         remedy(j, f, "correct it, or `unset %s`", wrong.v[0]);
 }
 
-/* Alike but for underscores, or a plural: what is meant is plain. */
+/* Alike but for underscores and plurals: what is meant is plain. */
 static bool nearly(const char *a, const char *b)
 {
     for (;; a++, b++) {
-        a += strspn(a, "_");
-        b += strspn(b, "_");
+        a += strspn(a, "_S");
+        b += strspn(b, "_S");
         if (*a != *b || !*a)
-            return *a == *b || same_text(a, "S") || same_text(b, "S");
+            return *a == *b;
     }
 }
 
