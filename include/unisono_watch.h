@@ -171,7 +171,7 @@ typedef struct uno_job_rank {
     int pid;                       /* 0 = not known */
     const char *ended;             /* "" "exit" "signal" "host" "agent" (of unisono run on its host, which is gone) */
     int ended_code;                /* status or signal; "agent": the signal that ended that one, 0 = it ended otherwise */
-    const char *run;               /* "" (no look) "runs" "sleeps" "syscall" "disk" "stopped" "traced" "frozen" "zombie" "thread_ended" */
+    const char *run;               /* "" (no look) "runs" "sleeps" "syscall" "disk" "stopped" "traced" "frozen" "zombie" "thread_ended" "replaced" (by exec) */
     const char *syscall, *position, *stack; /* "read"; "train.py:212 in step()"; frames, one a line, top first */
     uint32_t cpu_permille;         /* of one processor, during the look */
     char state;                    /* of its process as ps shows it, 'R' 'S' 'T' ..., at taken_ns; 0 = not known */

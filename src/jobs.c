@@ -183,7 +183,7 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
 {
     static const char *const statuses[] = {"unknown", "reported", "silent", "dead", "left", "never_joined"};
     static const char *const ends[] = {"", "exit", "signal", "host", "agent"};
-    static const char *const runs[] = {"", "runs", "sleeps", "syscall", "disk", "stopped", "traced", "frozen", "zombie", "thread_ended"};
+    static const char *const runs[] = {"", "runs", "sleeps", "syscall", "disk", "stopped", "traced", "frozen", "zombie", "thread_ended", "replaced"};
     *to = (uno_job_rank){.rank = r->rank, .status = WORD(statuses, r->status), .host = r->host, .host_index = r->host_index, .program = r->program,
                          .pid = r->pid, .ended = WORD(ends, r->ended), .ended_code = r->ended_code,
                          .run = WORD(runs, r->process.run), .syscall = r->process.syscall, .position = r->process.python,

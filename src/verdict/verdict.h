@@ -143,7 +143,8 @@ enum verdict_run {            /* what its main thread, or the thread that last c
     VERDICT_RUN_TRACED,       /* held by a debugger (state t); tracer_pid */
     VERDICT_RUN_FROZEN,       /* its cgroup is frozen */
     VERDICT_RUN_ZOMBIE,
-    VERDICT_RUN_HEADLESS      /* that thread has ended, and others of the process live */
+    VERDICT_RUN_HEADLESS,     /* that thread has ended, and others of the process live */
+    VERDICT_RUN_REPLACED      /* exec: another program runs in the process, `successor` */
 };
 struct verdict_process {      /* what /proc and the signal for stacks tell; sampled by itself or by its host's hub */
     uint8_t run;              /* enum verdict_run */
@@ -157,6 +158,7 @@ struct verdict_process {      /* what /proc and the signal for stacks tell; samp
     char tracer[32];          /* its command name */
     char syscall[24];         /* "read", "futex"; "" = not in one or not known */
     char wchan[40];           /* "" = not known */
+    char successor[24];       /* command name of the program that took the place of the one that had joined; "" = none, or not known */
     char cgroup[96];          /* frozen, quota (and how much) or OOM: which; "" = not known */
     bool in_library;          /* the sampled thread is inside a call of ours */
     char python[96];          /* "train.py:212 in step()", from the binding; "" = no Python or not known */
@@ -223,7 +225,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 7
+#define VERDICT_RECORD_VERSION 8
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

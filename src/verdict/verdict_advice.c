@@ -39,7 +39,12 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
         break;
     case VERDICT_KIND_LEFT: say(o, "look why this rank makes fewer calls than the others: uneven input is the usual reason"); break;
     case VERDICT_KIND_SILENT: say(o, "look on %s whether the process runs and the host answers", host); break;
-    case VERDICT_KIND_RANK_ABSENT: /* a thread in a sleep or timed wait gets no signal, so we have no stack of it later either */
+    case VERDICT_KIND_RANK_ABSENT:
+        if (r && replaced(r)) {
+            say(o, "look for a call of exec in the program of rank %d, behind its last operation; what is run beside the job belongs into a child process", r->rank);
+            break;
+        }
+        /* a thread in a sleep or timed wait gets no signal, so we have no stack of it later either */
         say(o, "look at rank %d where it stands: `%s %d` on %s shows its stack", r ? r->rank : -1,
             r && r->process.syscall[0] && !r->process.stack[0] ? "gdb -p" : "unisono why", r ? r->pid : 0, host);
         break;

@@ -89,6 +89,11 @@ bool stands(const struct verdict_rank *r)
            (run == VERDICT_RUN_STOPPED || run == VERDICT_RUN_TRACED || run == VERDICT_RUN_FROZEN);
 }
 
+bool replaced(const struct verdict_rank *r)
+{
+    return r->status != VERDICT_DEAD && r->status != VERDICT_LEFT && r->process.run == VERDICT_RUN_REPLACED;
+}
+
 bool gone(const struct verdict_rank *r)
 {
     return r->status != VERDICT_REPORTED;
@@ -251,7 +256,7 @@ static bool is_absent(const struct judge *j, const struct group *g, const struct
         return r->status != VERDICT_UNKNOWN && (r->status != VERDICT_REPORTED || r->comms_left_out == 0);
     if (is_ahead(g->number, s->comm->newest))
         return true;
-    return !past(s, g->number) && (stands(r) || gone(r));
+    return !past(s, g->number) && (stands(r) || gone(r) || replaced(r));
 }
 
 /* When everybody who reported has called, those who did not report are the ones that are missed. */
@@ -329,7 +334,7 @@ static void add_wait(struct judge *j, const struct wait *w)
 static void add_waits_of(struct judge *j, int rank)
 {
     const struct verdict_rank *r = &j->f->ranks[rank];
-    if (gone(r) || stands(r))
+    if (gone(r) || stands(r) || replaced(r))
         return;
     for (uint32_t i = 0; i < r->ncomms; i++) {
         const struct verdict_comm *c = &r->comms[i];

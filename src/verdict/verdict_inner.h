@@ -88,6 +88,7 @@ const struct verdict_event *event_at(const struct verdict_comm *c, uint32_t numb
 const struct verdict_event *running(const struct verdict_comm *c);   /* NULL = none */
 const struct group *group_of(const struct judge *j, const struct verdict_comm *c);
 bool is_ahead(uint32_t a, uint32_t b);                               /* numbers: a after b, also around zero */
+bool replaced(const struct verdict_rank *r);                         /* by exec: no call will come from it any more */
 bool stands(const struct verdict_rank *r);                           /* stopped, traced, frozen */
 bool gone(const struct verdict_rank *r);                             /* dead, left, never joined, silent, unheard of */
 /* verdict_reach.c */

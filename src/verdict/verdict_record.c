@@ -356,7 +356,7 @@ static void link_fields(struct codec *c, struct verdict_link *l)
 
 static void process(struct codec *c, struct verdict_process *p)
 {
-    u8(c, &p->run, VERDICT_RUN_HEADLESS, "a process is in no state that exists");
+    u8(c, &p->run, VERDICT_RUN_REPLACED, "a process is in no state that exists");
     u64(c, &p->run_since_ns);
     u8(c, &p->state, 'z', "a process is in no state that exists");
     if (c->mode == READ && p->state && (p->state < 'A' || (p->state > 'Z' && p->state < 'a')))
@@ -369,6 +369,7 @@ static void process(struct codec *c, struct verdict_process *p)
     TEXT(c, p->tracer);
     TEXT(c, p->syscall);
     TEXT(c, p->wchan);
+    TEXT(c, p->successor);
     TEXT(c, p->cgroup);
     flag(c, &p->in_library);
     TEXT(c, p->python);

@@ -250,6 +250,8 @@ static enum verdict_kind classify(const struct judge *j, const struct group *g, 
         return VERDICT_KIND_NEVER_JOINED;
     if (r->status == VERDICT_LEFT || destroyed(g, rank))
         return VERDICT_KIND_LEFT;
+    if (replaced(r))
+        return in_p2p ? VERDICT_KIND_P2P_UNMATCHED : VERDICT_KIND_RANK_ABSENT;
     if (stands(r))
         return VERDICT_KIND_STOPPED;
     if (gone(r))

@@ -280,6 +280,9 @@ void say_doing(struct out *o, const struct judge *j, int rank)
         break;
     case VERDICT_RUN_ZOMBIE: say(o, "has ended and was not collected by its parent"); break;
     case VERDICT_RUN_HEADLESS: say(o, "lives on, but its thread that would call has ended"); break;
+    case VERDICT_RUN_REPLACED:
+        say(o, "runs another program now%s%s%s, which took its place by exec", p->successor[0] ? " (" : "", p->successor, p->successor[0] ? ")" : "");
+        break;
     case VERDICT_RUN_SLEEPS: say(o, p->in_library ? "waits inside a call of this library" : "sleeps"); break;
     case VERDICT_RUN_UNKNOWN: say(o, "does something that could not be seen"); break;
     }

@@ -130,6 +130,7 @@ uno_err watch_board_new(uint64_t job, int rank, int size, bool stacks, struct wa
     p->pid = getpid();
     p->uid = (uint32_t)getuid();
     p->start_ticks = watch_start_ticks(p->pid);
+    p->start_stack = proc_start_stack(p->pid);
     p->made_ns = clock_ns();
     gethostname(p->hostname, sizeof p->hostname - 1);
     proc_command(p->pid, p->program, sizeof p->program);

@@ -48,6 +48,7 @@ struct board_page {
     int32_t pid;
     uint32_t uid;
     uint64_t start_ticks, made_ns;
+    uint64_t start_stack;         /* differs after exec; 0 = not known */
     char hostname[64], program[64];
     char cgroup[256];             /* its folder; "" = not known */
     uint64_t oom_kills;           /* counted in memory.events of that cgroup at joining */

@@ -222,6 +222,27 @@ char proc_state(int32_t pid, int32_t tid)
     return p && p[1] == ' ' ? p[2] : 0;
 }
 
+uint64_t proc_start_stack(int32_t pid)
+{
+    char text[1024], *save = NULL;
+    if (!read_path(text, sizeof text, "/proc/%d/stat", (int)pid))
+        return 0;
+    char *p = strrchr(text, ')'); /* the name may hold anything */
+    char *field = p ? strtok_r(p + 1, " ", &save) : NULL;
+    for (int number = 3; field && number < 28; number++)
+        field = strtok_r(NULL, " ", &save);
+    uint64_t at = field ? strtoull(field, NULL, 10) : 0;
+    return at > 1 ? at : 0; /* less: it has ended, or the kernel does not show it */
+}
+
+/* Exec leaves the process, when it began, and open pidfds of it, but none of its other threads, and not its memory. Threads also go while a
+ * process ends; then there is no other memory. */
+bool proc_replaced(int32_t pid, int32_t tid, uint64_t start_stack)
+{
+    uint64_t now = start_stack && proc_state(pid, tid) == 0 ? proc_start_stack(pid) : 0;
+    return now && now != start_stack;
+}
+
 char proc_used(int32_t pid, uint64_t *cpu_ns)
 {
     char text[1024], state = 0;

@@ -20,6 +20,9 @@ bool proc_owner(int32_t pid, uint32_t *uid);                        /* whose it 
 bool proc_thread_times(int32_t pid, int32_t tid, uint64_t *cpu_ns, uint64_t *queue_ns);
 /* "/job (a quota of 50 % of a processor)": the cgroup with a quota that binds this process most; "" = none. */
 void proc_quota(int32_t pid, char *buf, size_t buf_bytes);
+uint64_t proc_start_stack(int32_t pid);                            /* where its main thread's stack begins, in its memory; 0 = not known */
+/* Has another program taken its place by exec? tid: a thread that only that ends, or the end of the process; start_stack: what it was. */
+bool proc_replaced(int32_t pid, int32_t tid, uint64_t start_stack);
 bool proc_frozen(int32_t pid, char *cgroup, size_t cgroup_bytes);  /* and which one; it may be one above it that was frozen */
 
 /* A look at a process takes two moments: between them its threads run or do not. The caller sleeps, once for many of them. */

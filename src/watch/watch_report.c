@@ -273,6 +273,13 @@ static void want_position(struct watch *w, struct peer *p)
         records_wake(p);
 }
 
+/* Its steward never ended, and is not there, nor is its memory. */
+static bool is_replaced(const struct records *rec, int32_t pid)
+{
+    int32_t tid = rec->page ? atomic_load_explicit(&rec->page->steward_tid, memory_order_acquire) : 0; /* pairs with records_begin */
+    return tid > 0 && proc_replaced(pid, tid, rec->page->start_stack);
+}
+
 static void look_at(struct watch *w, struct peer *p)
 {
     struct records *rec = &p->records;
@@ -284,7 +291,8 @@ static void look_at(struct watch *w, struct peer *p)
     proc_look_begin(&rec->look, p->eye.pid, tid);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
     memset(rec->asked, 0, sizeof rec->asked);
-    if (!rec->page)
+    rec->replaced = is_replaced(rec, p->eye.pid);
+    if (!rec->page || rec->replaced)
         return;
     want_position(w, p);
     (void)proc_spot(p->eye.pid, rec->look.tid, &rec->spot[0]);
@@ -311,7 +319,7 @@ static bool ask(struct records *rec, int place, int32_t tid)
 static void ask_stacks(struct peer *p)
 {
     struct records *rec = &p->records;
-    if (!rec->page)
+    if (!rec->page || rec->replaced)
         return;
     rec->asked[0] = rec->look.tid != p->eye.pid && ask(rec, 0, rec->look.tid);
     rec->asked[1] = ask(rec, 1, p->eye.pid);
@@ -432,6 +440,12 @@ static void read_process(struct watch *w, struct peer *p, struct verdict_process
     v->in_library = waits_inside(rec) || sleeps_inside(rec, rec->look.tid, clock_ns());
     fill_stack(rec, v);
     fill_position(rec, v, w->look_ns);
+    if (!rec->replaced || !is_replaced(rec, p->eye.pid)) /* looked at twice, as an end may look like it for a moment */
+        return;
+    v->run = VERDICT_RUN_REPLACED;
+    v->in_library = false;
+    v->syscall[0] = v->wchan[0] = v->stack[0] = 0;
+    proc_command(p->eye.pid, v->successor, sizeof v->successor);
 }
 
 /* A look gives one answer, whoever asks for it: a stack is handed over once. */

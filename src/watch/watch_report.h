@@ -51,6 +51,7 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     struct proc_look look;
     struct proc_spot spot[BOARD_STACKS]; /* of the threads to ask, when the look began */
     bool asked[BOARD_STACKS];
+    bool replaced;                /* by exec, as it seemed when the look began */
     uint32_t position_wanted;
     struct verdict_process process; /* what came out of the look of process_look_ns */
     uint64_t process_look_ns;

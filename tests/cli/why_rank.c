@@ -4,7 +4,7 @@
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
  * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
- * from the beginning; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
+ * from the beginning; "exec": as absent, and rank 1 becomes another program; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
  * each rank uses the one with the next rank first;
@@ -158,6 +158,10 @@ int main(int argc, char **argv)
         if (i == 2) {
             printf("%d %d\n", rank, (int)getpid());
             fflush(stdout);
+        }
+        if (i == 2 && strcmp(mode, "exec") == 0 && rank == 1) {
+            execlp("sleep", "sleep", "100", (char *)NULL);
+            return failed("exec", comm);
         }
         if (i == 2 && ((has_an_absent_rank(mode) && rank == 1) || strcmp(mode, "idle") == 0))
             for (;;)

@@ -119,6 +119,16 @@ class Live(unittest.TestCase):
             self.assertIn("what to do: ", out)
             self.assertIsNone(job.run.poll(), "the job goes on")
 
+    def test_replaced(self):
+        """Another program in the process of a rank has no ledger: what others hold of it tells what it was, /proc what it is."""
+        with Job("exec") as job:
+            rc, answer = job.kind("rank_absent")
+            self.assertEqual((rc, answer["verdict"]["culprits"], answer["verdict"]["number"]), (1, [1], 3))
+            self.assertRegex(answer["verdict"]["headline"],
+                             r"rank 1 \(pid %d .* never called it; it runs another program now \(sleep\), which took its place by exec" % job.pids[1])
+            self.assertEqual([r["run"] for r in answer["ranks"] if r["rank"] == 1], ["replaced"])
+            self.assertRegex(answer["verdict"]["what_next"], "look for a call of exec in the program of rank 1")
+
     def test_said(self):
         """What the job itself has said, and takes back."""
         with Job("loop", env={"UNISONO_STALL": "1"}) as job:

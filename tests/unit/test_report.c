@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts about real processes, seen from outside: ranks that wait, sleep in a system call, burn, are stopped, traced, frozen, starved,
- * killed.
+ * killed, replaced by another program.
  */
 #include "live.h"
 
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum doing { IDLE = LIVE_IDLE, REDUCES, READS, BURNS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES };
+enum doing { IDLE = LIVE_IDLE, REDUCES, READS, BURNS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES, EXECS };
 
 static bool without_stacks;
 static char small_memory[200]; /* a cgroup for the ranks; "" = none */
@@ -46,6 +46,9 @@ static void act(int what, uno_comm *comm, int rank)
             _exit(9);
         break;
     case EXITS_3: _exit(3);
+    case EXECS:
+        execlp("sleep", "sleep", "60", (char *)NULL);
+        _exit(9);
     case FORKS: live_forks(); break;
     case ALLOCATES: {
         volatile char *p = malloc((size_t)1 << 30);
@@ -185,6 +188,51 @@ static void stopped_rank(void **state)
     verdict_rank_free(&r);
     kill(live.pids[1], SIGCONT);
     live_order_all(REDUCES); /* unharmed */
+}
+
+static bool is_replaced(const struct verdict_rank *r) { return r->process.run == VERDICT_RUN_REPLACED; }
+
+static void replaced_rank(void **state)
+{
+    (void)state;
+    struct verdict_rank r;
+    live_order_all(REDUCES);
+    live_await(1, 1);
+    live_look();
+    live_report(1, REPORT_EVENTS, &r);
+    assert_false(is_replaced(&r));
+    verdict_rank_free(&r);
+    live_order(1, EXECS);
+    assert_true(live_becomes(1, is_replaced, &r));
+    assert_int_equal(r.status, VERDICT_REPORTED);
+    assert_string_equal(r.process.successor, "sleep");
+    assert_string_equal(r.program, "test_report"); /* what had joined */
+    assert_string_equal(r.process.stack, "");
+    assert_false(r.process.in_library);
+    assert_int_equal(live_comm(&r, "world")->newest, 1);
+    verdict_rank_free(&r);
+    kill(live.pids[1], SIGSTOP); /* that it never comes back is more than that it stands now */
+    assert_true(live_becomes(1, is_replaced, &r));
+    verdict_rank_free(&r);
+}
+
+/* While a process ends its threads go one by one, and it may take a while to give its memory back. */
+static void who_ends_is_not_replaced(void **state)
+{
+    (void)state;
+    const struct board_page *page = live.watch.peers[1].records.page;
+    int32_t pid = live.pids[1], tid = atomic_load(&page->steward_tid);
+    uint64_t stack = page->start_stack;
+    assert_true(tid > 0 && stack > 0);
+    assert_false(proc_replaced(pid, tid, stack + 1)); /* it has its thread */
+    assert_true(proc_replaced(pid, INT32_MAX, stack + 1));
+    live_order(1, ALLOCATES);
+    usleep(100000); /* some of it */
+    kill(pid, SIGKILL);
+    for (uint64_t until = clock_ns() + LIMIT_NS; proc_state(pid, pid) != 'Z' && clock_ns() < until;)
+        assert_false(proc_replaced(pid, tid, stack));
+    assert_int_equal(proc_state(pid, pid), 'Z');
+    assert_false(proc_replaced(pid, tid, stack));
 }
 
 static bool traced(const struct verdict_rank *r) { return r->process.run == VERDICT_RUN_TRACED; }
@@ -515,7 +563,8 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(three_at_once), CASE(stopped_rank), CASE(traced_rank), CASE(starved_rank), CASE(frozen_rank), CASE(frozen_rank_v1),
+        CASE(three_at_once), CASE(stopped_rank), CASE(replaced_rank), CASE(who_ends_is_not_replaced), CASE(traced_rank), CASE(starved_rank),
+        CASE(frozen_rank), CASE(frozen_rank_v1),
         CASE(killed_rank), CASE(killed_with_child),
         CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
         cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),

@@ -132,6 +132,23 @@ static void test_absent_telling_frame(void **state)
     }
 }
 
+/* By exec: at once, whatever the other program does, and also in the middle of a call. */
+static void test_absent_replaced(void **state)
+{
+    (void)state;
+    for (int inside = 0; inside < 2; inside++) {
+        open_stage(&stages[1]);
+        all_but(inside ? -1 : 3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        *p = (struct verdict_process){.run = VERDICT_RUN_REPLACED, .sample_ns = 60000000, .cpu_permille = 1000, .state = 'R'};
+        snprintf(p->successor, sizeof p->successor, "sleep");
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_RANK_ABSENT, 3, inside ? "is in it and runs another program now (sleep), which took its place by exec"
+                 : "never called it; it runs another program now (sleep), which took its place by exec", NULL);
+        assert_non_null(strstr(v.what_next, "look for a call of exec in the program of rank 3"));
+    }
+}
+
 static void test_absent_native_stack(void **state)
 {
     (void)state;
@@ -554,7 +571,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),
