@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_tune.c - `unisono tune`: measure what the planner computes with (tune_measure.c) and keep it for this machine, or show what is kept.
+ * cmd_tune.c - `unisono tune`: measure what the planner computes with (tune.h) and keep it for this machine, or show what is kept.
  * The file and its format are the library's (unisono_plan.h).
  */
 #include <getopt.h>
@@ -17,7 +17,7 @@ static void usage(void)
 {
     printf("usage: unisono tune [--show | --dry-run] [--json]\n\n"
            "Measures in a few seconds what things cost on this machine: handing over, copies and sums of short and long messages, reads of\n"
-           "other processes' memory, the scheduler, a step of the library; and keeps it in a file, from which rank 0 of later jobs takes what\n"
+           "other processes' memory, turns of ranks that share a processor; and keeps it in a file, from which rank 0 of later jobs takes what\n"
            "all ranks choose algorithms by. Measure while nothing else runs. Started as ranks on several hosts, as by `unisono run --hosts A,B\n"
            "-- unisono tune`, it measures also between rank 0's host and another one, and keeps it on rank 0's.\n\n"
            "      --show     show the costs that count now, and where they come from; measure nothing\n"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune_measure.c - what things cost between two processes of this machine: handing a flag over, copying through shared memory, summing
- * what the other has just written, reading its memory, the scheduler, and one step of the library. The least of some rounds counts: what
- * other programs take is not a cost of this machine.
+ * tune_measure.c - what things cost between processes of this machine: starts and pins them, measures how long a flag takes from one to
+ * the other, and has tune_library.c measure the rest.
  */
 #include "tune.h"
 
@@ -25,18 +24,14 @@
 #include "output.h"
 #include "unisono.h"
 
-enum { LIMIT_S = 60, LINE = 64, PIECE = 128 << 10, WRITER = 0, READER = 1, POLLS = 2000 };
-/* Two ranks' messages together fall into the classes of costs.def. */
-static const size_t message_bytes[TUNE_CLASSES] = {32 << 10, 512 << 10, 4 << 20, 24 << 20};
-static const int times[TUNE_CLASSES] = {50, 5, 1, 1}; /* of a round */
+enum { LIMIT_S = 60, LINE = 64, WRITER = 0, READER = 1, POLLS = 2000, MOST_PROCESSES = 4 };
 
-struct page { /* shared by both */
+struct page { /* shared by all */
     struct { _Alignas(LINE) _Atomic uint64_t count; } turn[2]; /* steps that each has done; release, pairs with the acquire in await */
-    _Alignas(LINE) char *message[2]; /* private, at its owner's address */
-    int pid[2];
-    uno_id id;
-    struct tuned result;        /* the reader's, but for shm */
-    int can_read, go_on, failed;
+    _Alignas(LINE) int pid[2];
+    int can_read, go_on;
+    uint64_t latency_ps;        /* the reader's */
+    struct tune_shared shared;
 };
 
 enum { PAGE_BYTES = (sizeof(struct page) + 4095) / 4096 * 4096 };
@@ -46,7 +41,6 @@ struct side {
     int me, cpu[2];             /* of each; -1 = any */
     uint64_t step;
     int polls;
-    char *shared, *own, *out;
 };
 
 static double now_ps(void)
@@ -77,14 +71,16 @@ static void meet(struct side *s)
     await(s, s->step);
 }
 
-static void pin(const struct side *s, int cpu)
+/* Refused: the scheduler decides. */
+static void pin_to(int a, int b)
 {
-    cpu_set_t one;
-    if (cpu < 0)
+    cpu_set_t set;
+    if (a < 0)
         return;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one); /* refused: the scheduler decides, and the least of some rounds counts */
+    CPU_ZERO(&set);
+    CPU_SET(a, &set);
+    CPU_SET(b, &set);
+    sched_setaffinity(0, sizeof set, &set);
 }
 
 /* ---- rounds: as many as asked, or as there is time for; the writer says so to both ------------------------------------- */
@@ -123,167 +119,36 @@ static uint64_t hand_over(struct side *s, int count)
     return (uint64_t)best;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------ */
-
-enum way { SLOT, SUM, READ, MAP };
-
-static bool read_other(const struct side *s, size_t bytes)
-{
-    struct iovec here = {s->out, bytes}, there = {s->page->message[WRITER], bytes};
-    return process_vm_readv(s->page->pid[WRITER], &here, 1, &there, 1, 0) == (ssize_t)bytes;
-}
-
-/* The writer fills a piece, then the reader has its turn. Returns what the own part took, without waiting. */
-static double move_piece(struct side *s, enum way way, size_t at, size_t bytes)
-{
-    char *slot = s->shared + at % (2 * PIECE);
-    if (s->me == READER)
-        await(s, s->step + 1);
-    double start = now_ps();
-    if (s->me == WRITER) {
-        floor_copy(slot, s->own + at, bytes, false);
-    } else if (way == SUM) {
-        const float *in[2] = {(const float *)slot, (const float *)(s->own + at)};
-        float *out[1] = {(float *)(s->out + at)};
-        floor_sum(out, 1, in, 2, bytes / sizeof(float), false);
-    } else {
-        floor_copy(s->out + at, slot, bytes, false);
-    }
-    double took = now_ps() - start;
-    done(s);
-    if (s->me == WRITER)
-        await(s, s->step);
-    return took;
-}
-
-/* A message that the writer has just made. */
-static double move_whole(struct side *s, enum way way, size_t bytes)
-{
-    if (s->me == WRITER)
-        memset(way == READ ? s->own : s->shared, (int)s->step, bytes);
-    meet(s);
-    double start = now_ps();
-    if (s->me == READER && way == READ && !read_other(s, bytes))
-        s->page->can_read = 0;
-    else if (s->me == READER && way == MAP)
-        floor_copy(s->out, s->shared, bytes, false);
-    double took = now_ps() - start;
-    meet(s);
-    return took;
-}
-
-/* Picoseconds a KB of the own part. */
-static uint64_t rate(struct side *s, enum way way, int class)
-{
-    size_t bytes = message_bytes[class];
-    double best = 1e18, begun = now_ps();
-    for (int round = 0; next_round(s, round, begun); round++)
-        for (int i = 0; i < times[class]; i++) {
-            double took = 0;
-            if (way == READ || way == MAP)
-                took = move_whole(s, way, bytes);
-            for (size_t at = 0; (way == SLOT || way == SUM) && at < bytes; at += PIECE)
-                took += move_piece(s, way, at, bytes - at < PIECE ? bytes - at : PIECE);
-            best = took < best ? took : best;
-        }
-    return (uint64_t)(best / (double)(bytes / 1024));
-}
-
-static void measure_bytes(struct side *s, struct tuned *t)
-{
-    for (int class = 0; class < TUNE_CLASSES; class++) {
-        t->shm[class] = rate(s, SLOT, class);
-        if (s->me == WRITER)
-            s->page->result.shm[class] = t->shm[class];
-        t->sum[class] = rate(s, SUM, class);
-        t->map[class] = rate(s, MAP, class);
-        t->read[class] = s->page->can_read ? rate(s, READ, class) : 0;
-    }
-    if (!s->page->can_read)
-        memset(t->read, 0, sizeof t->read);
-}
-
-/* ---- the library --------------------------------------------------------------------------------------------------- */
-
-/* The least time of an all-reduce of 8 bytes, by lines or by slots; 0: it failed. */
-static double all_reduce_ps(struct side *s, bool small)
-{
-    enum { CALLS = 20, BATCHES = 2000 };
-    float in[2] = {1, 2}, out[2];
-    double best = 1e18;
-    uno_config config = UNO_CONFIG_INIT;
-    uno_comm *comm = NULL;
-    config.name = "tune";
-    setenv("UNISONO_ALGO", "all_reduce:flat", 1);
-    setenv("UNISONO_SMALL", small ? "1" : "0", 1);
-    setenv("UNISONO_COSTS", "none", 1);
-    if (s->me == WRITER && uno_get_id(&s->page->id) != UNO_OK)
-        s->page->failed = 1;
-    meet(s);
-    if (s->page->failed || uno_comm_init_rank(&comm, 2, &s->page->id, s->me, &config) != UNO_OK)
-        return 0;
-    uno_err err = UNO_OK;
-    for (int batch = 0; batch < BATCHES && err == UNO_OK; batch++) {
-        double start = now_ps();
-        for (int i = 0; i < CALLS && err == UNO_OK; i++)
-            err = uno_all_reduce(in, out, 2, UNO_FLOAT32, UNO_SUM, comm, NULL);
-        double each = (now_ps() - start) / CALLS;
-        best = each < best ? each : best;
-    }
-    return err == UNO_OK && uno_comm_destroy(comm) == UNO_OK ? best : 0;
-}
-
-static uint64_t beyond(double whole, uint64_t part)
-{
-    return whole > (double)part ? (uint64_t)(whole - (double)part) : 0;
-}
-
-/* By slots it is a hand-over and two steps, by lines a hand-over and the rest of the call. */
-static bool measure_calls(struct side *s, struct tuned *t)
-{
-    double slots = all_reduce_ps(s, false);
-    meet(s);
-    double lines = slots > 0 ? all_reduce_ps(s, true) : 0;
-    t->step_ps = beyond(slots, t->latency_ps) / 2;
-    t->small_ps = beyond(lines, t->latency_ps);
-    return slots > 0 && lines > 0;
-}
-
 /* ---- both sides ----------------------------------------------------------------------------------------------------- */
 
-static int run_side(struct side *s)
+static bool can_read_other(const struct side *s)
 {
-    struct tuned t = {0};
-    size_t most = message_bytes[TUNE_CLASSES - 1];
-    s->own = aligned_alloc(4096, most);
-    s->out = aligned_alloc(4096, most);
-    if (!s->own || !s->out)
-        return 1;
-    memset(s->own, 0, most);
-    memset(s->out, 0, most);
-    s->page->message[s->me] = s->own;
+    char word[LINE];
+    struct iovec here = {word, sizeof word}, there = {s->page, sizeof word};
+    return process_vm_readv(s->page->pid[WRITER], &here, 1, &there, 1, 0) == (ssize_t)sizeof word;
+}
+
+/* One of two processes, each on a processor of its own. */
+static bool run_side(struct side *s)
+{
     s->page->pid[s->me] = (int)getpid();
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* as the library's processes are each other's siblings */
     meet(s);
     if (s->me == READER)
-        s->page->can_read = read_other(s, LINE);
+        s->page->can_read = can_read_other(s);
     meet(s);
-    pin(s, s->cpu[s->me]);
-    t.latency_ps = hand_over(s, s->polls ? 100 : 20);
-    measure_bytes(s, &t);
-    if (!measure_calls(s, &t))
-        s->page->failed = 1;
-    pin(s, s->cpu[WRITER]);
-    s->polls = 0;
-    t.switch_ps = hand_over(s, 20);
-    if (s->me == READER) {
-        for (int class = 0; class < TUNE_CLASSES; class++)
-            t.shm[class] += s->page->result.shm[class]; /* the writer's, who has met us since */
-        if (!s->page->can_read)
-            snprintf(t.note, sizeof t.note, "processes may not read each other's memory here (kernel.yama.ptrace_scope, or a container)");
-        s->page->result = t;
-    }
-    return 0;
+    pin_to(s->cpu[s->me], s->cpu[s->me]);
+    uint64_t latency_ps = hand_over(s, s->polls ? 100 : 20);
+    if (s->me == READER)
+        s->page->latency_ps = latency_ps;
+    return tune_calls(&s->page->shared, s->me, 2, false);
+}
+
+/* One of as many as share two processors. */
+static bool run_turns(struct side *s)
+{
+    pin_to(s->cpu[0], s->cpu[1]);
+    return tune_calls(&s->page->shared, s->me, s->page->shared.times.ranks_in_turns, true);
 }
 
 static void choose_cpus(struct side *s)
@@ -301,40 +166,55 @@ static void choose_cpus(struct side *s)
     s->polls = found == 2 ? POLLS : 0;
 }
 
-bool tune_measure(struct tuned *result)
+/* All of them end well, or those that are left are ended: they would wait for ever. */
+static bool run_all(struct side *s, int n, bool (*run)(struct side *))
 {
-    size_t bytes = PAGE_BYTES + message_bytes[TUNE_CLASSES - 1];
-    struct page *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        out_error("tune", "no memory to measure with (%zu MB): %s", bytes >> 20, strerror(errno));
-        return false;
-    }
-    struct side side = {.page = page, .shared = (char *)page + PAGE_BYTES};
-    choose_cpus(&side);
-    pid_t child[2];
+    pid_t child[MOST_PROCESSES];
     bool ok = true;
     fflush(NULL);
-    for (int i = 0; i < 2; i++) {
-        side.me = i;
-        child[i] = fork();
-        if (child[i] == 0) {
+    for (s->me = 0; s->me < n; s->me++) {
+        child[s->me] = fork();
+        if (child[s->me] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             alarm(LIMIT_S);
-            _exit(run_side(&side));
+            _exit(run(s) ? 0 : 1);
         }
+        ok = ok && child[s->me] > 0;
     }
-    for (int i = 0; i < 2; i++) {
+    for (int left = n; left > 0; left--) {
         int status = 0;
-        pid_t ended = child[0] > 0 && child[1] > 0 ? waitpid(-1, &status, 0) : -1;
-        ok = ok && ended > 0 && status == 0;
-        for (int k = 0; k < 2 && !ok; k++) /* who is left would wait for ever */
-            if (child[k] > 0 && child[k] != ended)
+        for (int k = 0; k < n && !ok; k++)
+            if (child[k] > 0)
                 kill(child[k], SIGKILL);
+        pid_t ended = waitpid(-1, &status, 0);
+        ok = ok && ended > 0 && status == 0;
+        for (int k = 0; k < n; k++)
+            child[k] = child[k] == ended ? -1 : child[k];
     }
-    ok = ok && !page->failed;
-    *result = page->result;
-    munmap(page, bytes);
+    return ok;
+}
+
+bool tune_measure(struct tuned *result)
+{
+    struct page *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        out_error("tune", "no memory to measure with: %s", strerror(errno));
+        return false;
+    }
+    struct side side = {.page = page};
+    struct tune_times *times = &page->shared.times;
+    choose_cpus(&side);
+    times->ranks_a_processor = 2;
+    times->ranks_in_turns = side.polls ? 4 : 2;
+    bool ok = run_all(&side, 2, run_side) && run_all(&side, times->ranks_in_turns, run_turns);
+    *result = (struct tuned){.latency_ps = page->latency_ps};
+    if (ok)
+        tune_costs(times, page->can_read, result);
+    if (!page->can_read)
+        snprintf(result->note, sizeof result->note,
+                 "processes may not read each other's memory here (kernel.yama.ptrace_scope, or a container)");
+    munmap(page, PAGE_BYTES);
     if (!ok)
-        out_error("tune", "the two measuring processes did not come to their end");
+        out_error("tune", "the measuring processes did not come to their end");
     return ok;
 }

@@ -13,6 +13,7 @@
 
 #define MOST_CHANNELS_UNASKED 2
 #define ONE_ROUND_MOST 4194304u
+#define LINES_AHEAD 15 /* calls that who only writes lines may be ahead of who reads them */
 
 uno_coll planner_plain(uno_coll coll)
 {
@@ -258,11 +259,14 @@ static void prefer_one_round(const struct planner *p, const struct request *req,
         }
 }
 
-/* Lines: one hand-over, then each other rank's line is read. No tiles, no slots. */
+/* Lines: one hand-over, then each other rank's line is read; unless all goes one way, by every rank, in turn on its processor. No tiles,
+ * no slots. */
 static void cost_small(const struct planner *p, struct planner_candidate *c)
 {
     const struct topo_costs *costs = &p->settings.costs;
-    uint64_t hop = planner_hop_ps(&c->kept->load, costs), work = costs->small_ps * (uint64_t)(p->settings.nranks - 1);
+    const struct plan_load *load = &c->kept->load;
+    uint64_t n = (uint64_t)p->settings.nranks, readers = load->one_way ? 1 : MAX(1, n / MAX(1, costs->processors));
+    uint64_t hop = planner_hop_ps(load, costs, LINES_AHEAD), work = readers * (n - 1) * costs->small_ps;
     c->cost_ps = hop + work;
     c->parts = (struct planner_parts){{[PART_HOPS] = hop, [PART_WORK] = work}};
 }

@@ -21,6 +21,7 @@
 #define TILE_MOST 1048576u
 #define TILE_MOST_NET 262144u
 #define TILES_A_CHUNK 4u     /* over TCP at least */
+#define SLOTS_MOST 128u
 #define ROOM_MOST 2097152u /* about twice a second-level cache, see net_end.c */
 
 struct work { uint64_t firings, copies, reduces, out, in; };
@@ -108,6 +109,8 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
     bool one_way = plan->coll == UNO_ALL_GATHER || plan->coll == UNO_REDUCE_SCATTER;
     uint64_t ways = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER ? 2 : 1;
     load->turns = 1;
+    load->neighbours = strcmp(algo, "ring") == 0;
+    load->one_way = coll_has_root(plan->coll);
     if (strcmp(algo, "ring") == 0) {
         hops = (n - 1) * ways;
         load->turns = ways;
@@ -189,22 +192,21 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load)
     return err;
 }
 
-/* Saturates far beyond any real time, and leaves room to add up. */
 static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
 {
     return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX / 4096);
 }
 
-static uint64_t work_ps(const struct topo_costs *c, uint64_t firings, uint64_t copies, uint64_t reduces, uint64_t bytes)
+/* A slot comes back one hop after its message went out: k messages may be under way in two hops. */
+static uint64_t credit_ps(uint64_t messages, uint64_t hop_ps, uint64_t k)
 {
-    return firings * c->step_ps + copies * times_kb(c->shm_ps_per_kb, bytes) / 2 +
-           reduces * times_kb(c->reduce_ps_per_kb, bytes);
+    return messages * 2 * hop_ps / k;
 }
 
-/* A slot comes back one hop after its message went out: k messages may be under way in two hops. */
-static uint64_t credit_ps(uint64_t messages, uint64_t hop_ps, int k)
+/* In memory a connection has k slots at least, and as many more as its room holds (net_end.c). */
+static uint64_t shm_slots(const struct planner_slots *s, uint64_t message_bytes)
 {
-    return messages * 2 * hop_ps / (uint64_t)k;
+    return MAX((uint64_t)s->k, MIN(SLOTS_MOST, s->room_bytes / MAX(message_bytes, TILE_LEAST)));
 }
 
 const char *const planner_part_words[PLANNER_PARTS] = {
@@ -212,29 +214,33 @@ const char *const planner_part_words[PLANNER_PARTS] = {
     [PART_LINK] = "bytes over the link between hosts", [PART_RELAYS] = "chunks that are passed on whole, one rank after the other",
     [PART_SLOTS] = "waiting for slots to come back"};
 
-uint64_t planner_hop_ps(const struct plan_load *l, const struct topo_costs *c)
+/* Ranks that share a processor take turns. Who waits for all others waits for the turns of all; in a ring each waits for one other only,
+ * on average half of them. Of calls that go one way a sender is ahead as far as its slots. */
+uint64_t planner_hop_ps(const struct plan_load *l, const struct topo_costs *c, uint64_t slots)
 {
-    uint64_t processors = MAX(1, c->processors);
-    return c->shm_latency_ps + (l->host_ranks > processors ? c->switch_ps * (l->host_ranks - processors) / processors : 0);
+    uint64_t turns = topo_turns_ps(c, l->host_ranks) / (l->neighbours ? 2 : 1);
+    return c->shm_latency_ps + turns / (l->one_way ? MAX(1, slots) : 1);
 }
 
-uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, int k, uint64_t tile_bytes, uint64_t tiles,
-                         struct planner_parts *parts)
+uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, const struct planner_slots *s, uint64_t tile_bytes,
+                         uint64_t tiles, struct planner_parts *parts)
 {
-    uint64_t processors = MAX(1, c->processors), slots = (uint64_t)k;
-    uint64_t rank = work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
-    uint64_t host = work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
+    uint64_t processors = MAX(1, c->processors), k = (uint64_t)s->k, slots = shm_slots(s, tile_bytes);
+    uint64_t rank = topo_work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
+    uint64_t host = topo_work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
     uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
     uint64_t work = MAX(rank, host / processors), busiest = MAX(work, link);
-    uint64_t shm_hop = planner_hop_ps(l, c), net_hop = c->net_latency_ps;
+    uint64_t shm_hop = planner_hop_ps(l, c, slots), net_hop = c->net_latency_ps;
     uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
     if (l->hops_net)
         relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
-    uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, k),
-                           credit_ps(l->messages_net - MIN(l->messages_net, slots), net_hop, k));
+    uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, slots),
+                           credit_ps(l->messages_net - MIN(l->messages_net, k), net_hop, k));
     uint64_t hops = l->hops_shm * shm_hop + l->hops_net * net_hop, relays = l->relays * relay;
+    if (l->one_way && l->relays == 1) /* the more slots, the more a sender is at the next call while this one is received */
+        relays = relays / 2 + relays / 2 / slots;
     uint64_t free_way = hops + MAX(work + link, relays), way = MAX(free_way, l->turns * held_up + MIN(free_way, shm_hop + net_hop));
-    uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, k), credit_ps(l->messages_net, net_hop, k)));
+    uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, slots), credit_ps(l->messages_net, net_hop, k)));
     uint64_t rest = mul_div(period, tiles - 1, 1);
     if (parts) {
         bool passes = relays > work + link;
@@ -258,18 +264,19 @@ static uint64_t power_below(uint64_t limit, uint64_t least)
     return v;
 }
 
-static uint64_t cost_with_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t tile,
-                               struct planner_parts *parts)
+static uint64_t cost_with_tile(const struct plan_load *load, const struct topo_costs *costs, const struct planner_slots *slots, uint64_t chunk,
+                               uint64_t tile, struct planner_parts *parts)
 {
-    return planner_cost_ps(load, costs, k, MIN(chunk, tile), MAX(1, chunk / tile + (chunk % tile != 0)), parts);
+    return planner_cost_ps(load, costs, slots, MIN(chunk, tile), MAX(1, chunk / tile + (chunk % tile != 0)), parts);
 }
 
 /* The cheapest power of two; of equals the largest, which has the fewest hand-overs. */
-static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t chunk, uint64_t most)
+static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_costs *costs, const struct planner_slots *slots, uint64_t chunk,
+                              uint64_t most)
 {
-    uint64_t best = most, best_ps = cost_with_tile(load, costs, k, chunk, most, NULL);
+    uint64_t best = most, best_ps = cost_with_tile(load, costs, slots, chunk, most, NULL);
     for (uint64_t tile = most / 2; tile >= TILE_LEAST; tile /= 2) {
-        uint64_t ps = tile < chunk ? cost_with_tile(load, costs, k, chunk, tile, NULL) : best_ps;
+        uint64_t ps = tile < chunk ? cost_with_tile(load, costs, slots, chunk, tile, NULL) : best_ps;
         if (ps < best_ps) {
             best = tile;
             best_ps = ps;
@@ -291,12 +298,12 @@ uint64_t planner_slots(const struct plan_load *load, const struct planner_settin
     uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
     room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
     uint64_t most = power_below(room / SLOTS_K, 64), tile = most;
+    *slots = (struct planner_slots){.k = SLOTS_K, .room_bytes = room / 64 * 64};
     if (!settings->buffsize && load->messages_net)
         tile = large_tile(chunk_bytes, MIN(most, TILE_MOST_NET));
     else if (!settings->buffsize)
-        tile = cheapest_tile(load, costs, SLOTS_K, chunk_bytes, MIN(most, TILE_MOST));
+        tile = cheapest_tile(load, costs, slots, chunk_bytes, MIN(most, TILE_MOST));
     uint64_t whole = MAX(64, chunk_bytes <= 4096 ? round_up(chunk_bytes, 64) : round_up(chunk_bytes, 4096));
-    tile = MIN(MIN(tile, 1u << 30), whole);
-    *slots = (struct planner_slots){.k = SLOTS_K, .tile_bytes = (uint32_t)tile, .room_bytes = room / 64 * 64};
-    return cost_with_tile(load, costs, SLOTS_K, chunk_bytes, tile, parts);
+    slots->tile_bytes = (uint32_t)MIN(MIN(tile, 1u << 30), whole);
+    return cost_with_tile(load, costs, slots, chunk_bytes, slots->tile_bytes, parts);
 }

@@ -20,6 +20,8 @@ struct plan_load {
     uint64_t connections;                             /* sending, of the rank that has most */
     uint64_t messages_shm, messages_net;              /* a tile on one connection, the fullest */
     uint64_t turns;                                   /* such rows of messages that follow each other */
+    bool neighbours;                                  /* each rank waits for one other only */
+    bool one_way;                                     /* who sends waits for nobody */
 };
 uno_err planner_load(const struct plan *plan, struct plan_load *load);
 
@@ -28,14 +30,16 @@ enum planner_part { PART_HOPS, PART_WORK, PART_LINK, PART_RELAYS, PART_SLOTS, PL
 extern const char *const planner_part_words[PLANNER_PARTS]; /* "hand-overs that follow each other", ... */
 struct planner_parts { uint64_t ps[PLANNER_PARTS]; };
 
-/* Predicted time of `tiles` tiles of `tile_bytes` a chunk. */
-uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, int k, uint64_t tile_bytes,
-                         uint64_t tiles, struct planner_parts *parts); /* parts: NULL = not asked */
-
-uint64_t planner_hop_ps(const struct plan_load *load, const struct topo_costs *costs); /* one hand-over on the fullest host */
-
 /* What one connection has; as in struct choice. */
 struct planner_slots { int k; uint32_t tile_bytes; uint64_t room_bytes; };
+
+/* Predicted time of `tiles` tiles of `tile_bytes` a chunk. */
+uint64_t planner_cost_ps(const struct plan_load *load, const struct topo_costs *costs, const struct planner_slots *slots, uint64_t tile_bytes,
+                         uint64_t tiles, struct planner_parts *parts); /* parts: NULL = not asked */
+
+/* One hand-over on the fullest host, by connections of so many slots. */
+uint64_t planner_hop_ps(const struct plan_load *load, const struct topo_costs *costs, uint64_t slots);
+
 /* Bytes of the longest chunk -> the cheapest slots that the settings allow. Returns the predicted time. costs: those of the request's size. */
 uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
                        uint64_t chunk_bytes, struct planner_slots *slots, struct planner_parts *parts);

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-/* A hand-over through the scheduler, when ranks share a processor; the planner's closed form has the same. */
-
 struct slot {
     uint64_t arrives, released;
     int unread;
@@ -191,7 +189,7 @@ static uint64_t cost_of(const struct engine *e, const struct plan_step *s, uint6
     const struct topo_costs *c = &e->in->costs;
     uint64_t copies = (op->sends || (op->writes_dst && !op->receives)) + (op->receives && !op->reduces);
     uint64_t reduces = op->reduces ? (uint64_t)MAX(1, s->nrecv) : 0;
-    return c->step_ps + copies * times_kb(c->shm_ps_per_kb, bytes) / 2 + reduces * times_kb(c->reduce_ps_per_kb, bytes);
+    return topo_work_ps(c, 1, copies, reduces, bytes);
 }
 
 /* Start on the processor where the rank ran last if that is free first, else on the one that is; returns the end. */

@@ -297,6 +297,39 @@ static void machines_get_what_suits_them(void **state)
     planner_free(p);
 }
 
+static uint64_t hops_of(struct planner *p, uno_coll coll, const char *algo)
+{
+    struct request req = {.coll = coll, .type = UNO_FLOAT32, .count = 1024};
+    struct planner_candidates list;
+    assert_int_equal(planner_propose(p, &req, &list), UNO_OK);
+    for (int i = 0; i < list.count; i++)
+        if (strcmp(planner_algos[list.c[i].algo].name, algo) == 0)
+            return list.c[i].parts.ps[PART_HOPS];
+    fail_msg("%s is no candidate", algo);
+    return 0;
+}
+
+/* Ranks of a processor take turns: all of them at each hand-over, half of them in a ring, and a share of a turn where a sender runs ahead. */
+static void ranks_take_turns(void **state)
+{
+    (void)state;
+    struct planner_settings s = settings_for(8, NULL, "");
+    s.memory_limit = 2097152;
+    s.costs.processors = 2;
+    s.costs.shm_latency_ps = 1000;
+    s.costs.switch_ps = 100000;
+    struct planner *p = new_planner(&s);
+    assert_int_equal(hops_of(p, UNO_ALL_REDUCE, "flat"), 401000);
+    assert_int_equal(hops_of(p, UNO_ALL_REDUCE, "flat2"), 2 * 401000);
+    assert_int_equal(hops_of(p, UNO_ALL_REDUCE, "ring"), 14 * 201000);
+    assert_int_equal(hops_of(p, UNO_BROADCAST, "flat"), 1000 + 400000 / 128);
+    planner_free(p);
+    s.costs.processors = 8;
+    p = new_planner(&s);
+    assert_int_equal(hops_of(p, UNO_ALL_REDUCE, "ring"), 14 * 1000);
+    planner_free(p);
+}
+
 /* The closed form leads to what the simulation finds good, within 1.5 times, and agrees with it on long payloads. */
 static void simulation_agrees(void **state)
 {
@@ -462,7 +495,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(slots_keep_their_limits), cmocka_unit_test(settings_are_obeyed),
         cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(roots_shift_ranks),
         cmocka_unit_test(machines_get_what_suits_them),
-        cmocka_unit_test(simulation_agrees), cmocka_unit_test(parts_add_up), cmocka_unit_test(all_to_all_v_is_fixed),
+        cmocka_unit_test(ranks_take_turns), cmocka_unit_test(simulation_agrees), cmocka_unit_test(parts_add_up), cmocka_unit_test(all_to_all_v_is_fixed),
         cmocka_unit_test(explanations_say_what_is_chosen), cmocka_unit_test(choosing_survives_every_failed_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

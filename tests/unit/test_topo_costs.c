@@ -43,9 +43,20 @@ static void defaults_make_sense(void **state)
     assert_true(c->step_ps > 0 && c->step_ps < c->shm_latency_ps && c->reduce_ps_per_kb > 0 && c->processors > 0);
 }
 
+static void work_and_turns(void **state)
+{
+    (void)state;
+    struct topo_costs c = {.step_ps = 7, .shm_ps_per_kb = 2000, .reduce_ps_per_kb = 3000, .switch_ps = 500, .processors = 2};
+    assert_int_equal(topo_work_ps(&c, 3, 1, 2, 2048), 3 * 7 + 2000 + 2 * 6000);
+    assert_true(topo_work_ps(&c, 1, UINT64_C(1) << 10, 1, UINT64_MAX / 2) > UINT64_MAX / 16384); /* long, and no overflow */
+    static const uint64_t turns[] = {0, 0, 0, 2, 2, 3, 3, 4, 4}; /* of the fullest processor */
+    for (uint64_t ranks = 0; ranks < ARRAY_LEN(turns); ranks++)
+        assert_int_equal(topo_turns_ps(&c, ranks), 500 * turns[ranks]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(processors_follow_the_mask), cmocka_unit_test(ranks_share_a_cache),
-                                       cmocka_unit_test(defaults_make_sense)};
+                                       cmocka_unit_test(defaults_make_sense), cmocka_unit_test(work_and_turns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
