@@ -126,6 +126,7 @@ int32_t *rank_list(struct judge *j);                                 /* room for
 void sort_ranks(int32_t *list, int n);
 bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */
 bool starved(const struct verdict_process *p);                       /* ready to run, and without a processor most of the time */
+bool job_wants(int alike, int all);                                  /* `alike` of so many ranks want for processors: the job is large for its machines */
 bool somebody_waits(const struct judge *j, const struct group *g);   /* in its collective */
 struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n); /* NULL: no memory. Valid until the next one is added */
 

@@ -208,17 +208,30 @@ static bool destroyed(const struct group *g, int rank)
     return s && s->comm->destroyed;
 }
 
-/* ... while others of its host get theirs? When all are short of processors the job is oversubscribed, and nobody is slow. */
+/* Are so many ranks one and the same want, that of a job which is large for its machines? */
+bool job_wants(int alike, int all)
+{
+    return alike > 1 && 3 * alike >= all;
+}
+
+/* ... while others get theirs? When others of its host, or a third of all, are short of processors, too, the job is oversubscribed, and
+ * nobody is slow. */
 static bool starved_alone(const struct judge *j, const struct verdict_rank *r)
 {
     if (!starved(&r->process) || shares_quota(j, r) || r->process.queue_permille < 700) /* half of one is what a second program takes */
         return false;
+    int alike = 1, all = 1;
     for (int i = 0; i < j->size; i++) {
         const struct verdict_rank *o = &j->f->ranks[i];
-        if (o != r && o->host_index == r->host_index && o->process.sample_ns && 2 * o->process.queue_permille >= r->process.queue_permille)
+        if (o == r || o->process.sample_ns == 0)
+            continue;
+        bool like = 2 * o->process.queue_permille >= r->process.queue_permille;
+        if (like && o->host_index == r->host_index)
             return false;
+        all++;
+        alike += like;
     }
-    return true;
+    return !job_wants(alike, all);
 }
 
 /* Does it run, outside of us? Over a short sample the state counts: processor times are counted in ticks of 10 ms. */

@@ -120,7 +120,7 @@ static bool slow_ranks_inside(struct judge *j, struct group *g)
                 list[n++] = g->seats[i].rank;
         }
         sort_ranks(list, n);
-        found = n > 0 && inside_fault(j, g, VERDICT_KIND_SLOW_RANK, list, n);
+        found = n > 0 && !job_wants(n, (int)g->nseats) && inside_fault(j, g, VERDICT_KIND_SLOW_RANK, list, n);
     }
     free(list);
     free(share);

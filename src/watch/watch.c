@@ -239,6 +239,17 @@ static bool wait_for_events(struct watch *w)
     return net_fired;
 }
 
+/* A machine is suspended at any moment, not only while we wait: what follows must not take that for a silence of others. */
+static uint64_t time_of(struct watch *w)
+{
+    uint64_t now = clock_ns();
+    if (now > w->woke_ns + LATE_NS) {
+        hosts_late(w, now - w->woke_ns, now);
+        w->woke_ns = now;
+    }
+    return now;
+}
+
 static void *steward(void *arg)
 {
     struct watch *w = arg;
@@ -254,14 +265,14 @@ static void *steward(void *arg)
         if (w->opt.net)
             serve_net(w, net_fired);
         commands_run(w);
-        peers_timers(w, clock_ns());
+        peers_timers(w, time_of(w));
         records_serve(w);
         records_tick(w, clock_ns());
         times_tick(w, clock_ns());
         rates_tick(w, clock_ns());
-        hosts_timers(w, clock_ns());
+        hosts_timers(w, time_of(w));
         gather_timers(w, clock_ns());
-        inquiry_timers(w, clock_ns());
+        inquiry_timers(w, time_of(w));
         answer_timers(w, clock_ns());
         door_timers(w, clock_ns());
         post_timer(w, clock_ns());

@@ -448,6 +448,7 @@ void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now)
             w->hosts[h].heard_ns = now;
     for (int i = 0; i < w->npeers; i++)
         w->peers[i].beat_ns = MAX(w->peers[i].beat_ns, now);
+    inquiry_late(w, late_ns);
 }
 
 /* ---- timers --------------------------------------------------------------------------------------------------------------------- */

@@ -229,6 +229,7 @@ void inquiry_notice(struct watch *w, const struct notice *n); /* from any proces
 void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes);
 void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *page, uint64_t now); /* at every tick, for all here */
 void inquiry_timers(struct watch *w, uint64_t now);
+void inquiry_late(struct watch *w, uint64_t late_ns); /* we did not run for so long */
 bool inquiry_pending(const struct watch *w);
 void inquiry_free(struct watch *w);
 

@@ -289,6 +289,15 @@ void inquiry_timers(struct watch *w, uint64_t now)
     look_whether_it_goes_on(w, now);
 }
 
+/* Who was asked before has had no time to answer, or did not run either: what is known of them is from before. It is asked anew. */
+void inquiry_late(struct watch *w, uint64_t late_ns)
+{
+    if (w->inquiry.gather.runs)
+        gather_end(&w->inquiry.gather);
+    w->inquiry.next_ns = 0;
+    w->answer.gather.deadline_ns += late_ns;
+}
+
 /* With one process there is nobody whose page must be looked at, but somebody may be stalled. */
 bool inquiry_pending(const struct watch *w)
 {

@@ -175,6 +175,29 @@ static void test_starved(void **state)
     }
 }
 
+/* Uneven ranks of a job that is large for its machines: who still computes wants for processors, wherever it runs, and who waits does not. */
+static void test_oversubscribed(void **state)
+{
+    (void)state;
+    for (int late = 1; late < 3; late++) {
+        scene_begin(&s, 6, 2, 0);
+        scene_comm(&s, WORLD, "dp", 0, 1, 6);
+        scene_history(&s, WORLD, UNO_ALL_REDUCE, 1024, 16, SCENE_NOW - 11);
+        for (int r = 0; r < 6; r++) {
+            bool computes = r == 0 || (r == 4 && late == 2);
+            if (!computes)
+                scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 6, 0);
+            s.f.ranks[r].process = (struct verdict_process){.run = computes ? VERDICT_RUN_RUNS : VERDICT_RUN_SLEEPS, .in_library = !computes,
+                                                           .sample_ns = SEC(5), .cpu_permille = computes ? 120 : 10, .queue_permille = computes ? 870 : 220};
+        }
+        scene_sign(&s, WORLD);
+        if (late == 1)
+            must_say(VERDICT_KIND_SLOW_RANK, 0, name(0), "had no processor for 87 % of the last 5.0 s", NULL);
+        else
+            must_say(VERDICT_KIND_COMPUTING, 0, name(0), name(4), "it is ready to run but had no processor for 87 %", NULL);
+    }
+}
+
 /* Operations go on, but at the pace of a rank that gets no processor; nobody waits for long. */
 static void test_starved_goes_on(void **state)
 {
@@ -499,7 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
-        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined),
+        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_near_misses_2), cmocka_unit_test(test_facts),
