@@ -51,9 +51,15 @@ static int rank_of_name(const char *file)
 static const char *rank_list(struct model *m, json_t *v)
 {
     struct ranks r = {0};
-    for (size_t i = 0; i < json_array_size(v); i++)
-        ranks_add(m, &r, (int)json_integer_value(json_array_get(v, i)));
-    ranks_add_list(m, &r, text_of(v));
+    char *list = NULL;
+    size_t bytes = 0;
+    FILE *f = json_is_array(v) ? open_memstream(&list, &bytes) : NULL;
+    for (size_t i = 0; f && i < json_array_size(v); i++)
+        fprintf(f, "%lld,", (long long)json_integer_value(json_array_get(v, i)));
+    if (f)
+        fclose(f);
+    ranks_add_list(m, &r, list ? list : text_of(v));
+    free(list);
     return ranks_list(m, &r);
 }
 

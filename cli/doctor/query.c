@@ -26,10 +26,13 @@ void ranks_add(struct model *m, struct ranks *r, int rank)
     r->n++;
 }
 
+/* Numbers are marked first and added in their order, so that a long list that stands backwards takes no longer than another. */
 void ranks_add_list(struct model *m, struct ranks *r, const char *list)
 {
     enum { MOST = 1 << 17 };
-    for (const char *p = list; *p;) {
+    unsigned char *marked = *list ? calloc(MOST, 1) : NULL;
+    long low = MOST, high = -1;
+    for (const char *p = list; marked && *p;) {
         char *end;
         long from = strtol(p, &end, 10), to = from;
         if (end == p) {
@@ -39,9 +42,15 @@ void ranks_add_list(struct model *m, struct ranks *r, const char *list)
         if (*end == '-' && end[1] >= '0' && end[1] <= '9')
             to = strtol(end + 1, &end, 10);
         for (long k = from; k >= 0 && k <= to && k - from < MOST && k < MOST; k++)
-            ranks_add(m, r, (int)k);
+            marked[k] = 1;
+        low = from >= 0 && from < low ? from : low;
+        high = to > high ? to : high;
         p = end;
     }
+    for (long k = low; k <= high && k < MOST; k++)
+        if (marked[k])
+            ranks_add(m, r, (int)k);
+    free(marked);
 }
 
 bool ranks_has(const struct ranks *r, int rank)

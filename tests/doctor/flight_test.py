@@ -54,6 +54,16 @@ class Flight(unittest.TestCase):
         self.named("gpu_error_1st", "device-stalled", os.path.join(DATA, "gpu_error_1st"))
         self.named("lock_gil_1st", "rank-absent", os.path.join(DATA, "lock_gil_1st"))
 
+    def test_groups_of_any_size(self):
+        """Members are not cut, in either form, also when they stand backwards; nor are groups beyond the first hundreds."""
+        for ranks in (list(range(99999, -1, -1)), json.dumps(list(range(100000)))):
+            entry = {"pg_id": 700, "process_group": ["700", "default_pg"], "collective_seq_id": 8, "profiling_name": "nccl:all_reduce", "input_sizes": [[4]], "state": "scheduled", "is_p2p": False}
+            self.write("rank_0.json", json.dumps({"version": "2.6", "rank": 0, "pg_config": {"700": {"name": "700", "desc": "default_pg", "ranks": ranks}},
+                                                  "pg_status": {"700": {"last_enqueued_collective": 8, "last_completed_collective": 7}}, "entries": [entry]}).encode())
+            _, answer = doctor(self.folder)
+            self.assertRegex(answer["findings"][0]["headline"], "^Ranks 1-99999 wrote no dump, while rank 0 waits in operation 8")
+            os.unlink(os.path.join(self.folder, "rank_0.json"))
+
     def test_every_protocol_and_json(self):
         for how in [0, 1, 2, 3, 4, 5, "json"]:
             for leaf, value in dumps("gpu_error_1st"):

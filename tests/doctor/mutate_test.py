@@ -62,14 +62,14 @@ def run(unisono, texts, suffix=".txt"):
 
 def cases(unisono, folder, rng, wrong):
     count = 0
-    with open(os.path.join(folder, "cases.tsv"), encoding="utf-8") as f:
+    with open(os.path.join(folder, os.path.basename(folder) + ".tsv"), encoding="utf-8") as f:
         rows = [(line.rstrip("\n").split("\t") + ["", ""])[:3] for line in f if line.strip()]
     for case, kinds, patterns in rows:
         paths = inputs(folder, case)
-        if len(paths) != 1 or not paths[0].endswith(".txt"):
+        if len(paths) != 1 or not paths[0].endswith((".txt", ".log", ".out")):
             continue
         with open(paths[0], encoding="utf-8", newline="") as f:
-            text = f.read()
+            text = f.read().replace("\r\n", "\n")
         for name, texts in mutations(case, text, rng):
             count += 1
             why = judge(run(unisono, texts), kinds, patterns)
@@ -115,7 +115,7 @@ def main():
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 20311
     rng, wrong = random.Random(seed), []
     print("seed %d" % seed)
-    print("%d mutated cases" % cases(unisono, os.path.join(data, "cases"), rng, wrong))
+    print("%d mutated cases" % (cases(unisono, os.path.join(data, "cases"), rng, wrong) + cases(unisono, os.path.join(data, "night"), rng, wrong)))
     print("%d healthy texts" % healthy(unisono, os.path.join(data, "healthy"), rng, wrong))
     print("%d topology files" % topologies(unisono, os.path.join(data, "topologies"), wrong))
     for line in wrong:
