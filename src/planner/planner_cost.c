@@ -110,7 +110,7 @@ static void count_hops(const struct plan *plan, uint64_t hosts, struct plan_load
     uint64_t ways = plan->coll == UNO_ALL_REDUCE || plan->coll == UNO_BARRIER ? 2 : 1;
     load->turns = 1;
     load->neighbours = strcmp(algo, "ring") == 0;
-    load->one_way = coll_has_root(plan->coll);
+    load->one_way = coll_has_root(plan->coll) && strcmp(algo, "flat") == 0;
     if (strcmp(algo, "ring") == 0) {
         hops = (n - 1) * ways;
         load->turns = ways;
@@ -215,7 +215,8 @@ const char *const planner_part_words[PLANNER_PARTS] = {
     [PART_SLOTS] = "waiting for slots to come back"};
 
 /* Ranks that share a processor take turns. Who waits for all others waits for the turns of all; in a ring each waits for one other only,
- * on average half of them. Of calls that go one way a sender is ahead as far as its slots. */
+ * on average half of them. Of calls that go one way, and over no other rank, a sender is ahead
+ * as far as its slots. */
 uint64_t planner_hop_ps(const struct plan_load *l, const struct topo_costs *c, uint64_t slots)
 {
     uint64_t turns = topo_turns_ps(c, l->host_ranks) / (l->neighbours ? 2 : 1);
@@ -237,7 +238,7 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, slots),
                            credit_ps(l->messages_net - MIN(l->messages_net, k), net_hop, k));
     uint64_t hops = l->hops_shm * shm_hop + l->hops_net * net_hop, relays = l->relays * relay;
-    if (l->one_way && l->relays == 1) /* the more slots, the more a sender is at the next call while this one is received */
+    if (l->one_way) /* the more slots, the more a sender is at the next call while this one is received */
         relays = relays / 2 + relays / 2 / slots;
     uint64_t free_way = hops + MAX(work + link, relays), way = MAX(free_way, l->turns * held_up + MIN(free_way, shm_hop + net_hop));
     uint64_t period = MAX(busiest, MAX(credit_ps(l->messages_shm, shm_hop, slots), credit_ps(l->messages_net, net_hop, k)));

@@ -21,7 +21,7 @@ struct plan_load {
     uint64_t messages_shm, messages_net;              /* a tile on one connection, the fullest */
     uint64_t turns;                                   /* such rows of messages that follow each other */
     bool neighbours;                                  /* each rank waits for one other only */
-    bool one_way;                                     /* who sends waits for nobody */
+    bool one_way;                                     /* who sends waits for nobody, and nobody passes on what he receives */
 };
 uno_err planner_load(const struct plan *plan, struct plan_load *load);
 
