@@ -58,6 +58,7 @@ static void *progress_main(void *arg)
 {
     (void)arg;
     is_progress = true;
+    watch_own_thread(1);
     unsigned idle = 0;
     struct snapshot all = {NULL, 0};
     for (;;) {
@@ -102,5 +103,7 @@ void engine_forked(void)
 {
     pthread_mutex_init(&progress.lock, NULL); /* the thread that slept in them is not here and would take others' wakes */
     pthread_cond_init(&progress.wake, NULL);
+    if (progress.running)
+        watch_own_thread(-1);
     progress.running = progress.kicked = false;
 }

@@ -19,9 +19,48 @@
 #define NET_RETRY_NS 1000000ull /* another thread has the sockets: look again then, instead of spinning on a readable epoll */
 #define NET_IDLE_NS 1000000000ull /* net's descriptor fires for its timers too; this is a safety net */
 #define NET_ROUNDS 64
+#define ALONE_NS 1000000000ull
 #define LATE_NS 1000000000ull /* the loop came so late: the process was stopped or starved, and what seemed silent was not */
 
 enum { TAG_NET = -1, TAG_BELL = -2 }; /* epoll data; DOOR_TAG lies below; >= 0 = index of a peer */
+
+/* ---- a program that has ended all its threads ---------------------------------------------------------------------- */
+
+/* Counted in each thread itself, so that there are never fewer of them than this says. Relaxed: a late one is seen a second later. */
+static _Atomic int own_threads;
+static atomic_flag ends = ATOMIC_FLAG_INIT;
+
+void watch_own_thread(int change)
+{
+    atomic_fetch_add_explicit(&own_threads, change, memory_order_relaxed);
+}
+
+/* A signal that came when nobody was left to take it is taken now. */
+static void *end_process(void *arg)
+{
+    sigset_t none;
+    (void)arg;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    exit(0);
+}
+
+/* A main thread may end by pthread_exit. The last thread of a process ends it with exit(0), and so it has to be with ours: in a thread of its own,
+ * since handlers of exit may wait for this one. */
+static void look_for_abandoned(struct watch *w, uint64_t now)
+{
+    pthread_t thread;
+    if (now < w->alone_ns)
+        return;
+    w->alone_ns = now + ALONE_NS;
+    if (!process_is_abandoned(atomic_load_explicit(&own_threads, memory_order_relaxed)) || atomic_flag_test_and_set(&ends))
+        return;
+    LOG(LOG_INFO, LOG_WATCH, "the program has ended its last thread; the process ends as by exit(0)");
+    if (pthread_create(&thread, NULL, end_process, NULL) == 0)
+        pthread_detach(thread);
+    else
+        atomic_flag_clear(&ends);
+}
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
@@ -205,6 +244,7 @@ static int sleep_ms(const struct watch *w)
 {
     uint64_t until = MIN(MIN(peers_next_ns(w), hosts_next_ns(w)), MIN(w->records_ns, post_next_ns(w))), now = clock_ns();
     until = MIN(until, MIN(w->caller_tick_ns, MIN(gather_next_ns(w), MIN(answer_next_ns(w), door_next_ns(w)))));
+    until = MIN(until, w->alone_ns);
     if (w->opt.net)
         until = MIN(until, w->net_again_ns ? MIN(w->net_again_ns, w->net_idle_ns) : w->net_idle_ns);
     if (until == UINT64_MAX)
@@ -253,6 +293,7 @@ static uint64_t time_of(struct watch *w)
 static void *steward(void *arg)
 {
     struct watch *w = arg;
+    watch_own_thread(1);
     if (w->opt.net)
         add_net(w);
     peers_watch(w);
@@ -275,12 +316,14 @@ static void *steward(void *arg)
         inquiry_timers(w, time_of(w));
         answer_timers(w, clock_ns());
         door_timers(w, clock_ns());
+        look_for_abandoned(w, clock_ns());
         post_timer(w, clock_ns());
         w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
     post_end(w);
     records_end(w);
     commands_run(w); /* an abort just before the end still goes out */
+    watch_own_thread(-1);
     return NULL;
 }
 
@@ -418,6 +461,8 @@ void watch_forked(struct watch *w)
 {
     if (!w || w->forked)
         return;
+    if (w->running)
+        watch_own_thread(-1);
     w->forked = true;
     for (int i = 0; i < w->npeers; i++)
         process_forget(&w->peers[i].eye);

@@ -290,6 +290,9 @@ void watch_forked(struct watch *watch); /* in a forked child: close descriptors;
 /* net's callbacks, handed to net_proc_new by join.c with a watch from watch_new as arg. Any thread. */
 void watch_on_control(void *arg, int from, const void *data, size_t bytes);
 void watch_on_down(void *arg, int from, enum net_down how, const char *text);
+/* The calling thread is one of the library's own that live as long as the process (1), or not any more (-1): such threads keep no process
+ * alive whose program has ended all of its own. */
+void watch_own_thread(int change);
 /* Start time of a process of this host in clock ticks, for watch_member; 0 = unknown. */
 uint64_t watch_start_ticks(int32_t pid);
 

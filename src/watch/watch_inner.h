@@ -170,6 +170,7 @@ struct watch {
     const char *ledger_dir;   /* "" = nothing is saved */
     uint64_t post_ns;         /* ledgers are saved then; 0 = nothing to save */
     bool post_again;          /* ... and once more, when more is known */
+    uint64_t alone_ns;        /* next look whether the program has threads left */
     struct door door;         /* for tools of this user */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
     uint64_t net_idle_ns;     /* net is served then even if nothing fires */

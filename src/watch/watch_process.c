@@ -144,6 +144,12 @@ bool process_ended(const struct process_eye *eye)
     return look == LOOK_GONE || (look == LOOK_OK && (!is_same(eye, &st) || is_over(&st)));
 }
 
+bool process_is_abandoned(int ours)
+{
+    struct proc_stat st;
+    return read_stat(getpid(), &st) == LOOK_OK && st.state == 'Z' && st.threads == 1 + ours; /* the main thread counts until all are gone */
+}
+
 void process_status_text(int status, char *buf, size_t buf_bytes)
 {
     if (WIFSIGNALED(status)) {

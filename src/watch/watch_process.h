@@ -25,6 +25,8 @@ bool process_open(struct process_eye *eye);
 bool process_prove(struct process_eye *eye); /* false: it is another one, and eye is forgotten */
 /* For polling: has it ended? */
 bool process_ended(const struct process_eye *eye);
+/* Has the main thread of this very process ended, and no thread is left but `ours`? */
+bool process_is_abandoned(int ours);
 /* How it ended, as wait() gives it. false: not known (yet). */
 bool process_status(const struct process_eye *eye, int *status);
 /* The same as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". */

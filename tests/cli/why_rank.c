@@ -4,12 +4,14 @@
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
  * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
- * from the beginning; "exec": as absent, and rank 1 becomes another program; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
+ * from the beginning; "exec": as absent, and rank 1 becomes another program; "threads": the main thread of rank 1 ends after two calls, and
+ * a second later its last thread, with "1 done"; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
  * each rank uses the one with the next rank first;
  * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -125,6 +127,14 @@ static void grow(void)
     }
 }
 
+static void *last_thread(void *arg)
+{
+    sleep(1);
+    puts("1 done");
+    fflush(stdout);
+    return arg;
+}
+
 static bool has_an_absent_rank(const char *mode)
 {
     return strcmp(mode, "absent") == 0 || strncmp(mode, "closed", 6) == 0;
@@ -158,6 +168,11 @@ int main(int argc, char **argv)
         if (i == 2) {
             printf("%d %d\n", rank, (int)getpid());
             fflush(stdout);
+        }
+        if (i == 2 && strcmp(mode, "threads") == 0 && rank == 1) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, last_thread, NULL) == 0)
+                pthread_exit(NULL);
         }
         if (i == 2 && strcmp(mode, "exec") == 0 && rank == 1) {
             execlp("sleep", "sleep", "100", (char *)NULL);

@@ -129,6 +129,13 @@ class Live(unittest.TestCase):
             self.assertEqual([r["run"] for r in answer["ranks"] if r["rank"] == 1], ["replaced"])
             self.assertRegex(answer["verdict"]["what_next"], "look for a call of exec in the program of rank 1")
 
+    def test_program_without_threads(self):
+        """The library's own threads keep no process alive: it ends as it would without them, when its last thread has."""
+        with Job("threads") as job:
+            self.assertEqual(job.run.stdout.readline(), "1 done\n")
+            job.run.wait(timeout=LIMIT)
+            self.assertFalse(os.path.exists("/proc/%d" % job.pids[1]))
+
     def test_said(self):
         """What the job itself has said, and takes back."""
         with Job("loop", env={"UNISONO_STALL": "1"}) as job:
