@@ -272,7 +272,8 @@ UNO_API uno_err uno_all_gather_v(const void *send, void *recv, const size_t *cou
 UNO_API uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts, const size_t *displs,
                                      uno_type type, uno_op op, uno_comm *comm, uno_stream *stream) UNO_MUST_CHECK;
 /* Send send_counts[q] elements at send + send_displs[q] to rank q, receive likewise. Rank p's send_counts[q] equals rank q's
- * recv_counts[p]. Arrays (n entries, this rank's own) are copied. No in place. */
+ * recv_counts[p]. Arrays (n entries, this rank's own) are copied. No in place; with displacements on both sides blocks of send may lie
+ * between those of recv. */
 UNO_API uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,
                                  const size_t *recv_counts, const size_t *recv_displs, uno_type type,
                                  uno_comm *comm, uno_stream *stream) UNO_MUST_CHECK;

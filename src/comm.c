@@ -317,6 +317,17 @@ uno_err uno_reduce_scatter_v(const void *send, void *recv, const size_t *counts,
     return call_leave(&op, v_collective("uno_reduce_scatter_v", &op, false));
 }
 
+/* Blocks with displacements may lie between each other: then one by one. */
+static uno_err check_blocks_overlap(const char *call, const struct op *op, size_t elem)
+{
+    int n = op->comm->size;
+    for (int p = 0; p < n; p++)
+        for (int q = 0; q < n; q++)
+            TRY(check_overlap(call, (const char *)op->send + op->req.displs[p] * elem, op->req.counts[p] * elem,
+                              (const char *)op->recv + op->recv_displs[q] * elem, op->recv_counts[q] * elem, false));
+    return UNO_OK;
+}
+
 static uno_err check_all_to_all_v(struct op *op)
 {
     static const char call[] = "uno_all_to_all_v";
@@ -328,7 +339,8 @@ static uno_err check_all_to_all_v(struct op *op)
     if (op->req.counts[c->rank] != op->recv_counts[c->rank])
         return err_set(UNO_ERR_ARG, "%s: rank %d sends itself %zu elements and expects %zu", call, c->rank, op->req.counts[c->rank],
                        op->recv_counts[c->rank]);
-    return check_overlap(call, op->send, send_end * elem, op->recv, recv_end * elem, false);
+    uno_err err = check_overlap(call, op->send, send_end * elem, op->recv, recv_end * elem, false);
+    return err != UNO_OK && op->req.displs && op->recv_displs ? check_blocks_overlap(call, op, elem) : err;
 }
 
 uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,

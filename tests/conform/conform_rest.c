@@ -176,6 +176,30 @@ static uno_err splits(uno_comm *c, int32_t *a, int32_t *b)
     return uno_comm_destroy(same);
 }
 
+/* Blocks of both sides of an all-to-all in one array, one of send, one of recv. */
+static uno_err blocks_in_turn(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c);
+    size_t counts[64], displs[64];
+    for (size_t count = 5; count <= 5000; count *= 1000) {
+        for (int q = 0; q < n; q++) {
+            counts[q] = count;
+            displs[q] = 2 * (size_t)q * count;
+            for (size_t i = 0; i < count; i++)
+                a[displs[q] + i] = 100 * me + q;
+        }
+        TRY(uno_all_to_all_v(a, counts, displs, a + count, counts, displs, UNO_INT32, c, NULL));
+        for (int q = 0; q < n; q++)
+            for (size_t i = 0; i < count; i++)
+                EXPECT(a[displs[q] + i] == 100 * me + q && a[displs[q] + count + i] == 100 * q + me, "in turn: block %d has %d and %d", q,
+                       a[displs[q] + i], a[displs[q] + count + i]);
+        EXPECT(uno_all_to_all_v(a, counts, displs, a + count - 1, counts, displs, UNO_INT32, c, NULL) == UNO_ERR_ARG, "an overlap of one");
+        EXPECT(uno_all_to_all_v(a, counts, NULL, a + count, counts, displs, UNO_INT32, c, NULL) == UNO_ERR_ARG || n == 1, "an overlap");
+    }
+    (void)b;
+    return UNO_OK;
+}
+
 static int mappings_of(const char *what)
 {
     char line[512];
@@ -238,7 +262,7 @@ uno_err conform_rest(uno_comm *comm, uint64_t seed, int *passed)
 {
     static const struct { const char *name; uno_err (*run)(uno_comm *, int32_t *, int32_t *); } list[] = {
         {"ring in groups", ring_in_groups}, {"tags out of order", tags_out_of_order}, {"any source", any_source},
-        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"memory comes and goes", memory_comes_and_goes}, {"bad arguments", bad_arguments}};
+        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"blocks in turn", blocks_in_turn}, {"memory comes and goes", memory_comes_and_goes}, {"bad arguments", bad_arguments}};
     (void)seed;
     int32_t *a = mem_zalloc(1 << 21), *b = mem_zalloc(1 << 21);
     uno_err err = a && b ? UNO_OK : UNO_ERR_MEMORY;
