@@ -58,6 +58,45 @@ void victims(struct out *o, const struct judge *j, int nculprits)
     free(list);
 }
 
+#define ELSEWHERE 2 /* so many other communicators are named */
+
+/* Of the ranks that reach() has marked: those that stand in collective g->number, and those who are missing there only because they wait. */
+static int waiting_in(const struct judge *j, const struct group *g, int32_t *in, int32_t *on, int *non)
+{
+    int n = 0;
+    *non = 0;
+    for (uint32_t i = 0; i < j->nwaits; i++)
+        if (!j->waits[i].p2p && j->waits[i].group == g && j->mark[j->waits[i].rank] == 1)
+            in[n++] = j->waits[i].rank;
+    for (int i = 0; i < g->nabsent; i++)
+        if (j->mark[g->absent[i]] == 1)
+            on[(*non)++] = g->absent[i];
+    return n;
+}
+
+/* Who waits for a rank in one communicator, which itself waits in another one: ', ranks 0-1 in all_reduce #1 of comm "dp" for rank 2' */
+static void say_elsewhere(struct out *o, const struct judge *j, const struct fault *x)
+{
+    int32_t *in = mem_array((size_t)j->size, sizeof *in), *on = mem_array((size_t)j->size, sizeof *on);
+    int named = 0;
+    for (uint32_t k = 0; in && on && k < j->ngroups && named < ELSEWHERE; k++) {
+        const struct group *g = &j->groups[k];
+        int non, n = g == x->group ? 0 : waiting_in(j, g, in, on, &non);
+        if (n == 0 || (!x->group && non == 0)) /* which collective needs the rank itself is said of no fault that begins with the rank */
+            continue;
+        say(o, named++ ? ", " : ": ");
+        say_plain_ranks(o, in, n);
+        say(o, " in ");
+        say_operation(o, j, g, g->number);
+        if (non) {
+            say(o, " for ");
+            say_plain_ranks(o, on, non);
+        }
+    }
+    free(in);
+    free(on);
+}
+
 void add_victims(struct out *o, struct judge *j, const struct fault *x)
 {
     char buf[256];
@@ -65,6 +104,7 @@ void add_victims(struct out *o, struct judge *j, const struct fault *x)
     if (x->nculprits > 0 && reach(j, x->culprits, x->nculprits) > 0) {
         victims(&v, j, x->nculprits);
         say(o, "; %s", buf);
+        say_elsewhere(o, j, x);
     }
 }
 

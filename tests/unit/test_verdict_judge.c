@@ -212,7 +212,8 @@ static void test_chain(void **state)
     for (int r = 0; r < 8; r++)
         if (r != 3 && r != 6)
             scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 6, 0);
-    must_say(VERDICT_KIND_RANK_ABSENT, 6, name(6), "never called it", "ranks 0-5, 7 wait for it", NULL);
+    must_say(VERDICT_KIND_RANK_ABSENT, 6, name(6), "never called it",
+             "; ranks 0-5, 7 wait for it: ranks 0-2, 4, 5, 7 in all_reduce #17 of comm \"dp\" for rank 3", NULL);
     assert_int_equal(v.nculprits, 1);
     assert_int_equal(v.nothers, 0);
 }
