@@ -181,6 +181,16 @@ UNO_API uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **ne
                                const uno_config *config) UNO_MUST_CHECK;
 /* Duplicate: a new communicator with the same ranks and nothing shared. Collective over `comm`. */
 UNO_API uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config) UNO_MUST_CHECK;
+/* Make a communicator of some ranks of `comm`; only they call (as MPI_Comm_create_group). It belongs to the job of `comm`: a verdict sees
+ * waits across both, and who ends is known to both. ranks: in, nranks ranks of `comm`, alike on all callers, the caller among them; the
+ * i-th becomes rank i. id: in, made anew by one member with uno_get_id and given to the others by any means. Blocks until all
+ * members are there or the join deadline passes. `comm` may have failed, and may be used, aborted or destroyed afterwards: the new one lives
+ * on its own. config NULL = the parent's. *newcomm: out, owned by the caller. Not inside a group.
+ * UNO_ERR_TIMEOUT names the members that have not come; UNO_ERR_PEER_DEAD: one has ended; UNO_ERR_MISMATCH: members pass different lists;
+ * UNO_ERR_ABORTED: `comm` was aborted or destroyed in another thread here; UNO_ERR_ARG, UNO_ERR_USAGE, UNO_ERR_CONFIG, UNO_ERR_AUTH,
+ * UNO_ERR_MEMORY, UNO_ERR_SYSTEM. Nothing of `comm` is changed by a failure. */
+UNO_API uno_err uno_comm_create_group(uno_comm *comm, const int *ranks, int nranks, const uno_id *id, uno_comm **newcomm,
+                                      const uno_config *config) UNO_MUST_CHECK;
 /* Go on without the ranks that are gone. Called by those that want to go on, on a communicator that has failed (a dead rank, a
  * timeout, a mismatch, an abort) or has not; what is still issued here then ends first, or is given up after
  * UNISONO_SHRINK_TIMEOUT (10 s). The callers agree on one set, which is the same on all of them: who lives and has called;

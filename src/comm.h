@@ -433,6 +433,7 @@ uno_err join_all(uno_comm **comms, int n, const uno_config *config);
 uno_err join_local(uno_comm **comms, int n, const struct config *cfg, const char *name);
 uno_err comm_child_config(const uno_comm *parent, const uno_config *config, struct config *cfg);
 uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, const void *call_site, uno_comm **newcomm);
+uno_err join_create_group(uno_comm *parent, const int *ranks, int n, const uno_id *id, const uno_config *config, uno_comm **newcomm);
 
 /* ---- shrink.c ------------------------------------------------------------------------------------------------------------ */
 uno_err shrink_new_job(struct job *job, const struct config *cfg);

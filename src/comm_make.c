@@ -77,6 +77,21 @@ uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *confi
     return split(comm, 0, 0, newcomm, config, __func__, __builtin_return_address(0));
 }
 
+uno_err uno_comm_create_group(uno_comm *comm, const int *ranks, int nranks, const uno_id *id, uno_comm **newcomm, const uno_config *config)
+{
+    TRY(comm_enter_failed(comm));
+    uno_err err;
+    if (!ranks || !id || !newcomm)
+        err = err_set(UNO_ERR_ARG, "uno_comm_create_group: %s is NULL", !ranks ? "ranks" : !id ? "id" : "newcomm");
+    else if (nranks < 1 || nranks > comm->size)
+        err = err_set(UNO_ERR_ARG, "uno_comm_create_group: %d ranks; legal are 1 to %d", nranks, comm->size);
+    else if (group_open())
+        err = inside_group("uno_comm_create_group");
+    else
+        err = join_create_group(comm, ranks, nranks, id, config, newcomm);
+    return comm_leave(comm, err);
+}
+
 uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude, uno_comm **newcomm, const uno_config *config)
 {
     TRY(comm_enter_failed(comm));

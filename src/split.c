@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * split.c - communicators made from a communicator: members are found with collectives of the parent, control regions are
- * mapped as at joining. All members fail together, with one sentence, or none does.
+ * split.c - communicators made from a communicator, in its job: control regions are mapped as at joining. Members find each other with
+ * collectives of the parent (split, dup), or, when they alone take part, through an id as in joining (create_group). All members fail
+ * together, with one sentence, or none does. Called by comm_make.c.
  */
 #include "comm.h"
 
@@ -9,8 +10,25 @@
 #include <string.h>
 
 struct vote { int32_t color, key; };
-struct offer { struct net_segment_ref region; int32_t failed; char text[240]; };
+/* job, members: of who meets by an id, else 0: do all mean the same communicator? */
+struct offer { struct net_segment_ref region; uint64_t job, members; int32_t failed; char text[240]; };
 struct member { int key, rank; };
+
+struct splitting {
+    uno_comm *parent, *child;
+    const void *call_site;
+    struct vote *votes;
+    struct offer mine, *offers, *again; /* by parent's rank, or by member's place where only members meet */
+    struct member *members;
+    int count, place;
+    struct boot *boot;         /* where only members meet; NULL: all of the parent do */
+    int aborts;                /* of the parent when this began */
+};
+
+static const struct offer *offer_of(const struct splitting *s, const struct offer *all, int member)
+{
+    return &all[s->boot ? member : s->members[member].rank];
+}
 
 static int by_key(const void *a, const void *b)
 {
@@ -36,8 +54,9 @@ static struct member *members_of(const uno_comm *parent, const struct vote *vote
     return m;
 }
 
-static uno_err map_members(uno_comm *c, const uno_comm *parent, const struct member *m, const struct offer *offers)
+static uno_err map_members(const struct splitting *s)
 {
+    uno_comm *c = s->child, *parent = s->parent;
     int *host_index = mem_array((size_t)parent->nhosts, sizeof *host_index);
     if (!host_index)
         return UNO_ERR_MEMORY;
@@ -45,12 +64,12 @@ static uno_err map_members(uno_comm *c, const uno_comm *parent, const struct mem
         host_index[h] = -1;
     uno_err err = UNO_OK;
     for (int i = 0; i < c->size && err == UNO_OK; i++) {
-        int old = m[i].rank, host = parent->host_of[old];
+        int old = s->members[i].rank, host = parent->host_of[old];
         if (host_index[host] < 0)
             host_index[host] = c->nhosts++;
         c->host_of[i] = host_index[host];
         c->job_rank[i] = parent->job_rank[old];
-        c->region_refs[i] = offers[old].region;
+        c->region_refs[i] = offer_of(s, s->offers, i)->region;
         if (i != c->rank && parent->regions[old])
             err = comm_map_region(c, i);
     }
@@ -58,14 +77,16 @@ static uno_err map_members(uno_comm *c, const uno_comm *parent, const struct mem
     return err;
 }
 
-static uno_err make_child(uno_comm *parent, const struct member *m, int count, int mine, const struct config *cfg,
-                          const char *name, uno_comm **child)
+static uno_err make_child(struct splitting *s, uint64_t id, const struct config *cfg, const uno_config *config)
 {
-    TRY(comm_alloc(mine, count, cfg, name, child));
-    (*child)->id = hash_mix(hash_mix(parent->id, parent->children), (uint64_t)m[0].rank + 1);
-    (*child)->env.crowded = parent->env.crowded;
-    (*child)->env.cache_bytes = parent->env.cache_bytes;
-    job_attach(parent->job, *child);
+    uno_comm *parent = s->parent;
+    TRY(comm_alloc(s->place, s->count, cfg, config && config->name ? config->name : parent->name, &s->child));
+    s->child->id = id;
+    s->child->costs = parent->costs;
+    s->child->env.crowded = parent->env.crowded;
+    s->child->env.cache_bytes = parent->env.cache_bytes;
+    job_attach(parent->job, s->child);
+    net_segment_ref(s->child->segment, &s->mine.region);
     return UNO_OK;
 }
 
@@ -80,15 +101,6 @@ uno_err comm_child_config(const uno_comm *parent, const uno_config *config, stru
     return config_load(cfg, &program);
 }
 
-struct splitting {
-    uno_comm *parent, *child;
-    const void *call_site;
-    struct vote *votes;
-    struct offer mine, *offers, *again;
-    struct member *members;
-    int count, place;
-};
-
 /* Every rank says whether it succeeded so far; the lowest failing rank's sentence is everyone's. */
 static uno_err agree(struct splitting *s, struct offer *all, uno_err err)
 {
@@ -96,13 +108,35 @@ static uno_err agree(struct splitting *s, struct offer *all, uno_err err)
     s->mine.failed = (int32_t)err;
     if (err != UNO_OK)
         snprintf(s->mine.text, sizeof s->mine.text, "rank %d: %.200s", parent->rank, err_text());
-    TRY(comm_split_gather(parent, &s->mine, all, sizeof s->mine, s->call_site));
-    for (int r = 0; r < parent->size; r++)
+    if (s->boot)
+        TRY(boot_exchange(s->boot, &s->mine, sizeof s->mine, all));
+    else
+        TRY(comm_split_gather(parent, &s->mine, all, sizeof s->mine, s->call_site));
+    for (int r = 0; r < (s->boot ? s->count : parent->size); r++)
         if (all[r].failed) {
             all[r].text[sizeof all[r].text - 1] = 0;
             return err_set((uno_err)all[r].failed, "%s", all[r].text);
         }
     return UNO_OK;
+}
+
+/* Everybody has made its part, or not: err. */
+static uno_err put_together(struct splitting *s, uno_err err)
+{
+    TRY(agree(s, s->offers, err));
+    for (int i = 0; i < s->count && s->boot && err == UNO_OK; i++)
+        if (s->offers[i].job != s->mine.job || s->offers[i].members != s->mine.members)
+            err = err_set(UNO_ERR_MISMATCH, "rank %d and rank %d of the parent do not mean the same: %s", s->members[i].rank, s->parent->rank,
+                          s->offers[i].job != s->mine.job ? "their communicators are of different jobs" : "they pass different lists of ranks");
+    if (s->child && err == UNO_OK) {
+        err = map_members(s);
+        if (err == UNO_OK)
+            err = comm_assemble(s->child);
+        if (err == UNO_OK)
+            comm_inherit_gone(s->parent, s->child);
+    }
+    /* also tells that everyone has mapped what it needs */
+    return agree(s, s->again, err);
 }
 
 static uno_err split_steps(struct splitting *s, int color, const uno_config *config)
@@ -114,20 +148,26 @@ static uno_err split_steps(struct splitting *s, int color, const uno_config *con
     if (err == UNO_OK && color != UNO_NO_COLOR && !(s->members = members_of(parent, s->votes, color, &s->count, &s->place)))
         err = UNO_ERR_MEMORY;
     if (err == UNO_OK && s->place >= 0)
-        err = make_child(parent, s->members, s->count, s->place, &cfg, config && config->name ? config->name : parent->name, &s->child);
-    if (s->child)
-        net_segment_ref(s->child->segment, &s->mine.region);
-    TRY(agree(s, s->offers, err));
-    if (s->child) {
-        s->child->costs = parent->costs;
-        err = map_members(s->child, parent, s->members, s->offers);
-        if (err == UNO_OK)
-            err = comm_assemble(s->child);
-        if (err == UNO_OK)
-            comm_inherit_gone(parent, s->child);
+        err = make_child(s, hash_mix(hash_mix(parent->id, parent->children), (uint64_t)s->members[0].rank + 1), &cfg, config);
+    return put_together(s, err);
+}
+
+static uno_err end_splitting(struct splitting *s, uno_err err, uno_comm **newcomm)
+{
+    free(s->votes);
+    free(s->offers);
+    free(s->again);
+    free(s->members);
+    if (err != UNO_OK) {
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", err_text());
+        comm_free(s->child);
+        return err_set(err, "%s", text);
     }
-    /* also tells that everyone has mapped what it needs */
-    return agree(s, s->again, err);
+    *newcomm = s->child;
+    if (s->child && s->place == 0)
+        LOG(LOG_INFO, LOG_INIT, "group ready, %d of %d ranks%s%s", s->count, s->parent->size, s->child->name[0] ? ", " : "", s->child->name);
+    return UNO_OK;
 }
 
 uno_err join_split(uno_comm *parent, int color, int key, const uno_config *config, const void *call_site, uno_comm **newcomm)
@@ -149,18 +189,87 @@ uno_err join_split(uno_comm *parent, int color, int key, const uno_config *confi
         err = comm_split_gather(parent, &vote, s.votes, sizeof vote, call_site);
     if (err == UNO_OK)
         err = split_steps(&s, color, config);
-    free(s.votes);
-    free(s.offers);
-    free(s.again);
-    free(s.members);
-    if (err != UNO_OK) {
-        char text[ERR_TEXT_BYTES];
-        snprintf(text, sizeof text, "%s", err_text());
-        comm_free(s.child);
-        return err_set(err, "%s", text);
+    return end_splitting(&s, err, newcomm);
+}
+
+/* ---- only members take part ------------------------------------------------------------------------------------------------- */
+
+static uno_err list_members(struct splitting *s, const int *ranks, int n)
+{
+    s->members = mem_array((size_t)n, sizeof *s->members);
+    s->place = -1;
+    if (!s->members)
+        return UNO_ERR_MEMORY;
+    uno_err err = UNO_OK;
+    bool *seen = mem_array((size_t)s->parent->size, sizeof *seen);
+    if (!seen)
+        return UNO_ERR_MEMORY;
+    for (int i = 0; i < n && err == UNO_OK; i++) {
+        int r = ranks[i];
+        if (r < 0 || r >= s->parent->size)
+            err = err_set(UNO_ERR_ARG, "uno_comm_create_group: ranks[%d] is %d; legal are 0 to %d", i, r, s->parent->size - 1);
+        else if (seen[r])
+            err = err_set(UNO_ERR_ARG, "uno_comm_create_group: rank %d stands in ranks twice", r);
+        else
+            seen[r] = true;
+        s->members[i] = (struct member){i, r};
+        s->mine.members = hash_mix(s->mine.members, (uint64_t)r + 1);
+        if (r == s->parent->rank)
+            s->place = i;
     }
-    *newcomm = s.child;
-    if (s.child && s.place == 0)
-        LOG(LOG_INFO, LOG_INIT, "group ready, %d of %d ranks%s%s", s.count, parent->size, s.child->name[0] ? ", " : "", s.child->name);
+    free(seen);
+    s->count = n;
+    if (err == UNO_OK && s->place < 0)
+        err = err_set(UNO_ERR_ARG, "uno_comm_create_group: the caller, rank %d, does not stand in ranks; only members call", s->parent->rank);
+    return err;
+}
+
+/* While others are waited for: whoever has gone will not come. */
+static uno_err may_come(void *arg)
+{
+    const struct splitting *s = arg;
+    const uno_comm *parent = s->parent;
+    if (atomic_load_explicit(&parent->aborts, memory_order_relaxed) != s->aborts)
+        return err_set(UNO_ERR_ABORTED, "uno_comm_create_group: the communicator it was called on was aborted or destroyed in another thread");
+    int n = atomic_load_explicit(&parent->ngone, memory_order_acquire); /* pairs with the release in note_gone */
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < s->count; i++)
+            if (s->members[i].rank == parent->gone[k].rank)
+                return err_set(UNO_ERR_PEER_DEAD, "%s, and is one of the %d members of the new communicator", parent->gone[k].text, s->count);
     return UNO_OK;
+}
+
+/* Sets s->boot last: until then nobody can be told that this rank failed, but by not coming. */
+static uno_err meet(struct splitting *s, const uno_id *id, const struct config *cfg)
+{
+    struct auth_key key;
+    struct boot_ask ask = {may_come, s};
+    boot_id_key(id, &key, &s->mine.job);
+    return boot_open_asking(id, s->place, s->count, cfg, clock_after(cfg->join_timeout), &ask, &s->boot);
+}
+
+static uno_err create_steps(struct splitting *s, const int *ranks, int n, const uno_id *id, const uno_config *config)
+{
+    struct config cfg;
+    TRY(comm_child_config(s->parent, config, &cfg));
+    TRY(list_members(s, ranks, n));
+    s->offers = mem_array((size_t)n, sizeof *s->offers);
+    s->again = mem_array((size_t)n, sizeof *s->again);
+    if (!s->offers || !s->again)
+        return UNO_ERR_MEMORY;
+    TRY(meet(s, id, &cfg));
+    uint64_t number = s->mine.job; /* of the id: another one for each communicator */
+    s->mine.job = s->parent->job->id;
+    return put_together(s, make_child(s, hash_mix(number, 2), &cfg, config));
+}
+
+uno_err join_create_group(uno_comm *parent, const int *ranks, int n, const uno_id *id, const uno_config *config, uno_comm **newcomm)
+{
+    *newcomm = NULL;
+    struct splitting s = {.parent = parent, .place = -1, .aborts = atomic_load_explicit(&parent->aborts, memory_order_relaxed)};
+    uno_err err = create_steps(&s, ranks, n, id, config);
+    if (err != UNO_OK)
+        (void)err_wrap(err, "rank %d cannot make communicator \"%.60s\"", parent->rank, config && config->name ? config->name : "");
+    boot_close(s.boot);
+    return end_splitting(&s, err, newcomm);
 }

@@ -53,6 +53,11 @@ bool boot_half_told(char *buf, size_t buf_bytes);
 struct boot;
 /* Connect to the id's server as `rank` of `size`. deadline_ns covers all later calls too. */
 uno_err boot_open(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, struct boot **boot);
+/* The same, for who may hear meanwhile that waiting is in vain. check is asked every 100 ms while others are waited for, here and in
+ * boot_exchange; what it returns besides UNO_OK ends the call with its sentence. Its word wins over the server's. */
+struct boot_ask { uno_err (*check)(void *arg); void *arg; };
+uno_err boot_open_asking(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, const struct boot_ask *ask,
+                         struct boot **boot);
 /* Collective: all[r * bytes] = rank r's `mine`; bytes equal on all ranks. May be called several times. On the deadline
  * UNO_ERR_TIMEOUT, the sentence lists the missing ranks (as ranges: "3, 7-9"); UNO_ERR_MISMATCH: two processes with one
  * rank, or different sizes, naming both by host and pid. */

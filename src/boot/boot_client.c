@@ -17,6 +17,7 @@
 #define HANDSHAKE_S 10.0          /* a crowded server may take its time; the server allows 2 s from when it accepts */
 #define REFUSALS_MAX 8            /* failed handshakes until an address counts as another job's */
 #define ANSWER_S 5.0              /* beyond the deadline, for what a server that lives says in a moment: who is missing, the rest of a frame */
+#define ASK_MS 100                /* between two questions whether to go on */
 #define ROUND_S 2.0               /* who has been answered has met everybody: so long a further round gets, however near the deadline is */
 
 struct boot {
@@ -24,9 +25,16 @@ struct boot {
     uint64_t deadline_ns, start_ns, round;
     struct boot_who server;
     char address[SOCK_TEXT_BYTES];
+    struct boot_ask ask;          /* check NULL: nobody is asked */
+    bool gave_up;                 /* because of what was asked, not of the server */
     uno_err failed;               /* later calls return it again */
     char failure[ERR_TEXT_BYTES];
 };
+
+static uno_err asked(const struct boot *b)
+{
+    return b->ask.check ? b->ask.check(b->ask.arg) : UNO_OK;
+}
 
 static uno_err failed(struct boot *b, uno_err err)
 {
@@ -53,6 +61,7 @@ struct search {
     struct auth_key key;
     uint64_t job;
     int rank, size;               /* rank -1: a probe */
+    bool asks;                    /* search_run asks between rounds */
     uint64_t short_ns;            /* no socket could be made since then for want of descriptors or memory; 0 = one could */
 };
 
@@ -167,6 +176,8 @@ static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attem
         return UNO_ERR_SYSTEM; /* attempt_start's sentence stands */
     if (now >= deadline_ns)
         return UNO_ERR_TIMEOUT;
+    if (s->asks)
+        next = MIN(next, now + ASK_MS * 1000000ull);
     uint64_t wait_ns = next > now ? next - now : 0;
     struct timespec ts = {.tv_sec = (time_t)MIN(wait_ns / 1000000000, 3600), .tv_nsec = (long)(wait_ns % 1000000000)};
     ppoll(polls, (nfds_t)n, &ts, NULL);
@@ -268,6 +279,8 @@ static uno_err search_run(struct search *s, struct boot *b, uint64_t deadline_ns
     uint64_t start = clock_ns();
     for (;;) {
         struct attempt *found = NULL;
+        if (b)
+            TRY(asked(b));
         uno_err err = search_round(s, deadline_ns, &found);
         if (err == UNO_OK && b)
             err = join(b, found);
@@ -292,6 +305,12 @@ uno_err boot_probe(const struct boot_id *id, uint64_t deadline_ns)
 
 uno_err boot_open(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, struct boot **boot)
 {
+    return boot_open_asking(id, rank, size, cfg, deadline_ns, &(struct boot_ask){0}, boot);
+}
+
+uno_err boot_open_asking(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, const struct boot_ask *ask,
+                         struct boot **boot)
+{
     struct boot_id in;
     struct search s = {0};
     TRY(boot_id_read(id, &in));
@@ -306,8 +325,10 @@ uno_err boot_open(const uno_id *id, int rank, int size, const struct config *cfg
     b->rank = rank;
     b->size = size;
     b->deadline_ns = deadline_ns;
+    b->ask = *ask;
     b->start_ns = clock_ns();
     uno_err err = search_new(&in, rank, size, &s);
+    s.asks = ask->check != NULL;
     if (err == UNO_OK)
         err = search_run(&s, b, deadline_ns);
     search_free(&s);
@@ -351,9 +372,22 @@ static uno_err ask_who(struct boot *b, struct boot_frame *head)
     return err == UNO_OK || err == UNO_ERR_UNREACHABLE ? recv_frame(b->fd, head, until) : err;
 }
 
+/* Until the answer begins to come, or its deadline, which who reads it notices. */
+static uno_err wait_answer(struct boot *b)
+{
+    struct pollfd p = {.fd = b->fd, .events = POLLIN};
+    while (b->ask.check && poll(&p, 1, ASK_MS) <= 0 && clock_ns() < b->deadline_ns) {
+        uno_err err = asked(b);
+        b->gave_up = err != UNO_OK;
+        TRY(err);
+    }
+    return UNO_OK;
+}
+
 static uno_err receive_all(struct boot *b, size_t bytes, void *all)
 {
     struct boot_frame head;
+    TRY(wait_answer(b));
     uno_err err = recv_frame(b->fd, &head, b->deadline_ns);
     if (err == UNO_ERR_TIMEOUT)
         err = ask_who(b, &head);
@@ -381,6 +415,12 @@ uno_err boot_exchange(struct boot *b, const void *mine, size_t bytes, void *all)
         err = sock_send_all(b->fd, mine, bytes, until);
     /* A failed send usually means that the server has said why and closed: its sentence is waiting. */
     err = err == UNO_OK || err == UNO_ERR_UNREACHABLE ? receive_all(b, bytes, all) : cut_off(b, err);
+    if (err != UNO_OK && !b->gave_up) {
+        char text[ERR_TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", err_text());
+        uno_err why = asked(b);
+        err = why != UNO_OK ? why : err_set(err, "%s", text);
+    }
     if (err != UNO_OK)
         return failed(b, err_wrap(err, "joining as rank %d of %d", b->rank, b->size));
     b->round++;
@@ -394,7 +434,9 @@ void boot_close(struct boot *b)
         return;
     if (b->fd >= 0) {
         struct boot_frame bye = {.type = BOOT_BYE};
-        if (!b->failed)
+        if (b->gave_up)
+            bye.code = (uint32_t)b->failed;
+        if (!b->failed || b->gave_up)
             (void)!sock_send_all(b->fd, &bye, sizeof bye, clock_after(0.1));
         shutdown(b->fd, SHUT_RDWR); /* a forked child may hold a copy */
         close(b->fd);

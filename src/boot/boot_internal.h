@@ -50,7 +50,7 @@ enum boot_frame_type {
     BOOT_ALL,         /* server -> rank: everyone's */
     BOOT_LATE,        /* rank -> server: my deadline has passed; who is missing? */
     BOOT_ERROR,       /* server -> rank: `code` and a sentence; the last frame */
-    BOOT_BYE,         /* rank -> server: this rank needs nothing more */
+    BOOT_BYE,         /* rank -> server: this rank needs nothing more; with a code: it gave up, and nobody needs to wait for it */
     BOOT_FRAME_TYPES
 };
 struct boot_frame {

@@ -133,6 +133,14 @@ void job_member_ended(struct server *s, struct conn *c)
                m->host, m->pid);
 }
 
+void job_gave_up(struct server *s, struct conn *c)
+{
+    const struct member *m = &s->members[c->rank];
+    mark_left(s, c);
+    job_failed(s, UNO_ERR_PEER_DEAD, "rank %d (host %s, pid %d) gave up while the ranks were joining; its own error says why", c->rank, m->host,
+               m->pid);
+}
+
 /* Remove the shared file unless a later job has put its own there. Nobody needs it once all have joined. */
 void job_remove_file(struct server *s)
 {

@@ -127,6 +127,8 @@ static bool head_complete(struct server *s, struct conn *c)
         c->into = job_round_place(s, c);
     } else if (c->state == MEMBER && h->type == BOOT_LATE && h->bytes == 0) {
         job_late(s, c->rank, h->round);
+    } else if (c->state == MEMBER && h->type == BOOT_BYE && h->bytes == 0 && h->code) {
+        job_gave_up(s, c);
     } else if (c->state == MEMBER && h->type == BOOT_BYE && h->bytes == 0) {
         job_left(s, c);
     } else {

@@ -78,6 +78,7 @@ void job_answer_sent(struct server *s, int slot);                   /* one answe
 void job_late(struct server *s, int who, uint64_t round);           /* rank `who` gave up: say for whom it waited */
 void job_left(struct server *s, struct conn *c);                    /* BOOT_BYE */
 void job_member_ended(struct server *s, struct conn *c);            /* its connection ended without it */
+void job_gave_up(struct server *s, struct conn *c);                 /* it said that it does not go on */
 void job_tell_own(struct server *s, uint64_t now);                  /* the fault, once the others have read it or had their time */
 void job_remove_file(struct server *s);
 

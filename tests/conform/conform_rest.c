@@ -200,6 +200,47 @@ static uno_err blocks_in_turn(uno_comm *c, int32_t *a, int32_t *b)
     return UNO_OK;
 }
 
+/* Groups that only their members make, of several shapes at once: with one's parity in reversed order, and with one's neighbour. */
+static uno_err created_groups(uno_comm *c, int32_t *a, int32_t *b)
+{
+    int n = uno_comm_size(c), me = uno_comm_rank(c), members = (n - me % 2 + 1) / 2;
+    uno_id mine[2], *ids = mem_zalloc((size_t)n * sizeof mine);
+    int *ranks = mem_zalloc((size_t)n * sizeof *ranks);
+    uno_comm *half, *pair;
+    if (!ids || !ranks)
+        return UNO_ERR_MEMORY;
+    memset(mine, 0, sizeof mine);
+    if (me < 2) /* the lowest of its parity */
+        TRY(uno_get_id(&mine[0]));
+    if (me % 2 == 0)
+        TRY(uno_get_id(&mine[1]));
+    TRY(uno_all_gather(mine, ids, sizeof mine, UNO_UINT8, c, NULL));
+    for (int i = 0; i < members; i++)
+        ranks[i] = (members - 1 - i) * 2 + me % 2;
+    TRY(uno_comm_create_group(c, ranks, members, &ids[me % 2 * 2], &half, NULL));
+    int place = members - 1 - me / 2, first = me / 2 * 2, two = MIN(2, n - first), sum = 0;
+    EXPECT(uno_comm_size(half) == members && uno_comm_rank(half) == place, "created: rank %d of %d", uno_comm_rank(half), uno_comm_size(half));
+    TRY(uno_comm_create_group(c, (int[]){first, first + 1}, two, &ids[first * 2 + 1], &pair, NULL));
+    for (int i = 0; i < two; i++)
+        sum += first + i;
+    for (int i = 0; i < 3000; i++)
+        a[i] = me;
+    TRY(uno_group_start()); /* three communicators in one group */
+    TRY(uno_all_gather(a, b, 1000, UNO_INT32, half, NULL));
+    TRY(uno_all_reduce(a, b + 1000 * members, 3000, UNO_INT32, UNO_SUM, pair, NULL));
+    TRY(uno_all_reduce(a, b + 1000 * members + 3000, 1, UNO_INT32, UNO_MAX, c, NULL));
+    TRY(uno_group_end());
+    for (int i = 0; i < 1000 * members; i++)
+        EXPECT(b[i] == ranks[i / 1000], "created: element %d is %d", i, b[i]);
+    for (int i = 0; i < 3000; i++)
+        EXPECT(b[1000 * members + i] == sum, "created: sum %d of a pair, not %d", b[1000 * members + i], sum);
+    EXPECT(b[1000 * members + 3000] == n - 1, "created: largest %d", b[1000 * members + 3000]);
+    free(ids);
+    free(ranks);
+    TRY(uno_comm_destroy(half));
+    return uno_comm_destroy(pair);
+}
+
 static int mappings_of(const char *what)
 {
     char line[512];
@@ -262,7 +303,8 @@ uno_err conform_rest(uno_comm *comm, uint64_t seed, int *passed)
 {
     static const struct { const char *name; uno_err (*run)(uno_comm *, int32_t *, int32_t *); } list[] = {
         {"ring in groups", ring_in_groups}, {"tags out of order", tags_out_of_order}, {"any source", any_source},
-        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"blocks in turn", blocks_in_turn}, {"memory comes and goes", memory_comes_and_goes}, {"bad arguments", bad_arguments}};
+        {"truncated", truncated}, {"streams", streams}, {"splits", splits}, {"created groups", created_groups},
+        {"blocks in turn", blocks_in_turn}, {"memory comes and goes", memory_comes_and_goes}, {"bad arguments", bad_arguments}};
     (void)seed;
     int32_t *a = mem_zalloc(1 << 21), *b = mem_zalloc(1 << 21);
     uno_err err = a && b ? UNO_OK : UNO_ERR_MEMORY;

@@ -303,7 +303,7 @@ static bool wanted(const char *name, int nnames, char **names)
 int main(int argc, char **argv)
 {
     static const int each[] = {SHM, TCP, ONCE};
-    const struct fault_case *tables[] = {fault_cases_peers, fault_cases_join, fault_cases_calls, fault_cases_memory, fault_cases_shrink, fault_cases_shrink_ends,
+    const struct fault_case *tables[] = {fault_cases_peers, fault_cases_groups, fault_cases_join, fault_cases_calls, fault_cases_memory, fault_cases_shrink, fault_cases_shrink_ends,
                                          fault_cases_lend};
     int only = SHM | TCP | ONCE, at = 1, bad = 0, ran = 0;
     bool list = false;

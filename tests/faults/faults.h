@@ -57,7 +57,7 @@ struct fault_case {
 };
 extern const struct fault_case *now_case;
 extern int now_carrier;
-extern const struct fault_case fault_cases_peers[], fault_cases_join[], fault_cases_calls[], fault_cases_memory[], fault_cases_shrink[],
+extern const struct fault_case fault_cases_peers[], fault_cases_groups[], fault_cases_join[], fault_cases_calls[], fault_cases_memory[], fault_cases_shrink[],
     fault_cases_shrink_ends[], fault_cases_lend[];
 
 void lend_occupy(const char *place); /* as a program of its own: memory at that place, see faults_lend.c */
