@@ -41,7 +41,8 @@ uno_config config_of(const GroupOptions &options)
 {
     uno_config config = UNO_CONFIG_INIT;
     config.timeout_s = config.join_timeout_s = wished_seconds(options);
-    config.name = options.group_name.empty() ? nullptr : options.group_name.c_str();
+    const std::string &name = options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name : options.group_desc;
+    config.name = name.empty() ? nullptr : name.c_str();
     return config;
 }
 
@@ -80,7 +81,8 @@ void forget_id(c10d::Store &store, const std::string &key, bool all_joined)
     }
 }
 
-Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const c10::intrusive_ptr<GroupOptions> &options)
+Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const c10::intrusive_ptr<GroupOptions> &options,
+            const Family &family)
 {
     Joined joined;
     // A store may see a group of the same name more than once: each time has an id of its own.
@@ -97,7 +99,8 @@ Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, co
     }
     std::memcpy(&id, bytes.data(), sizeof id);
     uno_config config = config_of(*options);
-    joined.err = uno_comm_init_rank(&joined.comm, size, &id, rank, &config);
+    joined.err = family.parent ? family.parent->create_group(family.ranks, id, config, &joined.comm)
+                               : uno_comm_init_rank(&joined.comm, size, &id, rank, &config);
     if (joined.err != UNO_OK)
         joined.text = uno_last_error(nullptr);
     if (rank == 0)
@@ -106,13 +109,14 @@ Joined join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, co
 }
 
 // Store and joining may take long: in a thread, while this one looks at signals. Whoever is interrupted leaves the thread behind.
-uno_comm *join_interruptibly(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const c10::intrusive_ptr<GroupOptions> &options)
+uno_comm *join_interruptibly(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const c10::intrusive_ptr<GroupOptions> &options,
+                             const Family &family)
 {
     std::promise<Joined> promise;
     std::future<Joined> future = promise.get_future();
-    std::thread([store, rank, size, options, promise = std::move(promise)]() mutable {
+    std::thread([store, rank, size, options, family, promise = std::move(promise)]() mutable {
         try {
-            promise.set_value(join(store, rank, size, options));
+            promise.set_value(join(store, rank, size, options, family));
         } catch (...) {
             promise.set_exception(std::current_exception());
         }
@@ -127,11 +131,11 @@ uno_comm *join_interruptibly(const c10::intrusive_ptr<c10d::Store> &store, int r
 
 } // namespace
 
-Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options)
+Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options, const Family &family)
     : c10d::Backend(rank, size), store_(std::move(store)), options_(std::move(options)), queue_(std::make_shared<Queue>()), pid_(getpid())
 {
     WithoutGil none;
-    comm_ = join_interruptibly(store_, rank, size, options_);
+    comm_ = join_interruptibly(store_, rank, size, options_, family);
     init();
 }
 
@@ -216,6 +220,11 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
     return at::from_blob(at, {size}, [owner](void *) mutable { owner.reset(); }, options);
 }
 
+uno_err Backend::create_group(const std::vector<int> &ranks, const uno_id &id, const uno_config &config, uno_comm **made)
+{
+    return uno_comm_create_group(comm_, ranks.data(), static_cast<int>(ranks.size()), &id, made, &config);
+}
+
 void Backend::count(uno_counts *counts)
 {
     check(uno_comm_counts(comm(), counts));
@@ -289,7 +298,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     if (place == ranks.end())
         return nullptr;
     return c10::make_intrusive<Backend>(store, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()),
-                                        options_for(opts, options_->timeout));
+                                        options_for(opts, options_->timeout),
+                                        Family{c10::intrusive_ptr<Backend>::reclaim_copy(this), ranks});
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store> &store,

@@ -31,6 +31,13 @@ inline double seconds(Millis t)
 }
 
 class P2pWork;
+class Backend;
+
+// Of a group that is made of ranks of another one, in its job.
+struct Family {
+    c10::intrusive_ptr<Backend> parent; // null: a job of its own
+    std::vector<int> ranks;             // of the parent
+};
 
 // ValueError for tensors that are not dense ones of the CPU.
 void require_cpu(const char *call, const at::Tensor &tensor);
@@ -38,7 +45,7 @@ void require_cpu(const char *call, const at::Tensor &tensor);
 class Backend : public c10d::Backend {
  public:
     // Joins the other ranks through the store: rank 0 leaves an id there. Blocks until all have joined; looks at signals.
-    Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options);
+    Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options, const Family &family = {});
     // Takes over a communicator that exists (shrink).
     Backend(c10::intrusive_ptr<c10d::Store> store, uno_comm *comm, c10::intrusive_ptr<GroupOptions> options);
     ~Backend() override;
@@ -89,6 +96,8 @@ class Backend : public c10d::Backend {
     bool supportsTensorAlloc(c10::DeviceIndex) UNISONO_OVERRIDE { return true; }
     at::Tensor allocateTensor(long size, at::TensorOptions options) UNISONO_OVERRIDE;
     void count(uno_counts *counts);
+    // Makes a communicator of these ranks in this group's job. The sentence of an error is uno_last_error's.
+    uno_err create_group(const std::vector<int> &ranks, const uno_id &id, const uno_config &config, uno_comm **made);
 #ifdef UNISONO_TORCH_HAS_ErrorType
     c10d::ErrorType getError() UNISONO_OVERRIDE;
 #endif

@@ -15,12 +15,15 @@ namespace py = pybind11;
 
 namespace unisono {
 
-static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &given)
+static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &given, const std::string &description,
+                                                const c10::intrusive_ptr<Backend> &parent)
 {
     auto options = c10::make_intrusive<GroupOptions>(kName, std::chrono::duration_cast<Millis>(given.timeout));
     options->group_name = given.group_id;
+    options->group_desc = description;
     options->global_ranks_in_group.assign(given.global_ranks_in_group.begin(), given.global_ranks_in_group.end());
-    return c10::make_intrusive<Backend>(given.store, given.group_rank, given.group_size, options);
+    Family family{parent, {given.global_ranks_in_group.begin(), given.global_ranks_in_group.end()}};
+    return c10::make_intrusive<Backend>(given.store, given.group_rank, given.group_size, options, parent ? family : Family());
 }
 
 } // namespace unisono
@@ -46,7 +49,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.doc() = "The backend class of unisono.torch";
     m.attr("built_for") = UNISONO_BUILT_FOR;
     m.def("library_version", &uno_version);
-    m.def("create", &unisono::create, py::arg("options"), py::call_guard<py::gil_scoped_release>());
     m.def("push_shared_allocator", &unisono::push_shared_allocator);
     m.def("pop_shared_allocator", &unisono::pop_shared_allocator);
     m.def("tell_positions", &unisono::tell_positions);
@@ -74,5 +76,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
              [](unisono::Backend &self, const std::vector<int64_t> &exclude, int flags, const c10::intrusive_ptr<c10d::Backend::Options> &opts)
                  -> Made { return self.shrink(exclude, flags, c10::dynamic_intrusive_pointer_cast<unisono::GroupOptions>(opts)); },
              py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0, py::arg("opts") = py::none(), py::call_guard<py::gil_scoped_release>());
+    m.def("create", &unisono::create, py::arg("options"), py::arg("description"), py::arg("parent"), py::call_guard<py::gil_scoped_release>());
     unisono::watch_signals();
 }

@@ -199,6 +199,44 @@ def test_groups():
     run(4, groups)
 
 
+def works(group, members):
+    tensor = torch.ones(5)
+    dist.all_reduce(tensor, group=group)
+    same(tensor, torch.full((5,), float(members)))
+
+
+def neighbours(rank, size):
+    """What befalls one group does not befall the others of its job, but the death of a rank that is in several of them."""
+    pairs = [dist.new_group(ranks) for ranks in ([1, 2], [0, 2], [0, 1])]  # without rank 0, 1, 2
+    doomed = dist.new_group([2, 1, 0], group_desc="doomed")
+    works(doomed, 3)
+    if rank == 1:
+        doomed._get_backend(torch.device("cpu")).abort()
+    else:
+        with pytest.raises(unisono.torch.AbortedError, match="rank 1"):  # rank 1 of both
+            dist.all_reduce(torch.ones(1), group=doomed)
+    dist.destroy_process_group(doomed)
+    doomed = dist.new_group([2, 1, 0], group_desc="doomed")
+    for group, members in [(doomed, 3), (None, 3)] + [(pairs[q], 2) for q in range(3) if q != rank]:
+        works(group, members)
+    dist.destroy_process_group(doomed)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(unisono.torch.PeerDeadError, match="rank 1 .*was killed by signal 9"):
+        dist.all_reduce(torch.ones(1), group=pairs[2 - rank])
+    works(pairs[1], 2)
+    works(dist.new_group([2, 0], use_local_synchronization=True), 2)
+    if rank == 0:
+        with pytest.raises(unisono.torch.PeerDeadError, match="rank 1 .*is one of the 2 members"):
+            dist.new_group([0, 1], use_local_synchronization=True)
+    assert time.monotonic() - start < 20
+
+
+def test_neighbours():
+    run(3, neighbours, may_die=(1,))
+
+
 def again(rank, size):
     store = dist.distributed_c10d._get_default_store()
     for _ in range(3):

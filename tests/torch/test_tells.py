@@ -2,6 +2,7 @@
 """Errors say where in whose Python program it happened, without the help of the rank that is missing."""
 import builtins
 import ctypes
+import datetime
 import pathlib
 import re
 import time
@@ -99,3 +100,60 @@ def test_classes_of_errors():
     for kind, also in ((errors.ArgumentError, ValueError), (errors.PeerDeadError, ConnectionError), (errors.TimeoutError, builtins.TimeoutError),
                        (errors.MismatchError, RuntimeError), (errors.AbortedError, RuntimeError), (errors.ExcludedError, RuntimeError)):
         assert issubclass(kind, (errors.UnisonoError,)) and issubclass(kind, dist.DistBackendError) and issubclass(kind, also), kind
+
+
+# ---- groups: one job, so that waits across them are seen
+
+def all_told(rank, ranks):
+    """Until these ranks have heard what they waited for: who leaves first would be the others' cause."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"told {rank}", "")
+    store.wait([f"told {r}" for r in ranks])
+
+
+def in_opposite_order(rank, size):
+    limit = datetime.timedelta(seconds=4)
+    dp, tp = dist.new_group([0, 1], timeout=limit, group_desc="data parallel"), dist.new_group([1, 0], timeout=limit)
+    first, second = (dp, tp) if rank == 0 else (tp, dp)
+    dist.barrier()
+    here = line_here(2)
+    with pytest.raises(unisono.torch.TimeoutError) as told:
+        dist.all_reduce(torch.ones(3), group=first)
+        dist.all_reduce(torch.ones(4), group=second)
+    all_told(rank, range(2))
+    return here, tp.group_name, str(told.value)
+
+
+def test_groups_in_opposite_order(monkeypatch):
+    """One sentence: the circle, both groups by their names, and where both ranks stand."""
+    monkeypatch.setenv("UNISONO_STALL", "1")
+    results = run(2, in_opposite_order)
+    line, tp, _ = results[0]
+    for _, _, text in results:
+        assert "communicators are used in different order" in text, text
+        for rank, group in ((0, "data parallel"), (1, tp)):
+            assert re.search(rf'rank {rank} .*waits in all_reduce #1 of comm "{group}" at test_tells.py:{line} in in_opposite_order', text), text
+
+
+def waits_in_another_group(rank, size):
+    """Rank 2 stands in a collective of a group that rank 3 never calls; the others need rank 2 in theirs."""
+    limit = datetime.timedelta(seconds=4)
+    pair = dist.new_group([2, 3], timeout=limit, group_desc="pair")
+    three = dist.new_group([0, 1, 2], timeout=limit, group_desc="three")
+    dist.barrier()
+    if rank == 3:
+        time.sleep(6.5)
+        return None
+    here = line_here(2)
+    with pytest.raises(unisono.torch.TimeoutError) as told:
+        dist.all_reduce(torch.ones(3), group=pair if rank == 2 else three)
+    all_told(rank, range(3))
+    return here, str(told.value)
+
+
+def test_rank_that_waits_in_another_group(monkeypatch):
+    monkeypatch.setenv("UNISONO_STALL", "1")
+    results = run(4, waits_in_another_group)
+    for here, text in results[:3]:
+        assert 'comm "pair"' in text and re.search(r"rank 3\b.* in waits_in_another_group at test_tells.py:\d+", text), text
+        assert 'ranks 0-2 wait for it: ranks 0, 1 in all_reduce #1 of comm "three" for rank 2' in text, text

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -39,8 +40,21 @@ _C.tell_positions(":".join(os.path.dirname(os.path.dirname(f)) + "/" if f is __f
                            for f in (torch.__file__, __file__, os.__file__)))
 
 
+def _description():
+    """The group_desc of the group that torch is making now, "" if it has none: torch tells a backend only afterwards."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    told = frame.f_locals.get("group_desc") if frame else None
+    return told if isinstance(told, str) and told != "undefined" else ""
+
+
 def _create(options, _backend_options):
-    return _C.create(options)
+    parent = None  # of groups of the default group's ranks: one job, so that a stall is told across all of them
+    if options.global_ranks_in_group and dist.is_initialized():
+        with contextlib.suppress(ValueError):
+            parent = _backend_of(None)
+    return _C.create(options, _description(), parent)
 
 
 def _backend_of(group):
