@@ -104,6 +104,44 @@ size_t length(const at::Tensor &t, size_t per_element)
     return static_cast<size_t>(t.numel()) * per_element;
 }
 
+// Does a tensor of one list share memory with one of the other?
+bool share(const Tensors &some, const Tensors &others)
+{
+    for (const at::Tensor &a : some)
+        for (const at::Tensor &b : others) {
+            const auto *from = static_cast<const char *>(cdata(a)), *to = static_cast<const char *>(cdata(b));
+            if (from && to && from < to + b.nbytes() && to < from + a.nbytes())
+                return true;
+        }
+    return false;
+}
+
+// The tensors of a list where they are: blocks behind the lowest address. Empty when some are not in one piece, or lie askew to it.
+struct Blocks {
+    char *base = nullptr;
+    std::vector<size_t> offsets; // in the library's elements
+
+    Blocks(const Tensors &list, Wire w)
+    {
+        size_t element = uno_type_bytes(w.type);
+        for (const at::Tensor &t : list) {
+            if (!t.is_contiguous())
+                return;
+            auto *at = t.numel() ? static_cast<char *>(t.mutable_data_ptr()) : nullptr;
+            base = at && (!base || at < base) ? at : base;
+        }
+        for (const at::Tensor &t : list) {
+            size_t offset = t.numel() ? static_cast<size_t>(static_cast<char *>(t.mutable_data_ptr()) - base) : 0;
+            if (offset % element)
+                offsets.clear();
+            if (offset % element)
+                return;
+            offsets.push_back(offset / element);
+        }
+    }
+    bool usable() const { return !offsets.empty(); }
+};
+
 // Lists as one piece of memory, taken from the scratch where they are not.
 at::Tensor flat_in(Scratch &scratch, const Tensors &list)
 {
@@ -446,8 +484,14 @@ WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAl
     return issue({OpType::ALLTOALL, "unisono:all_to_all", opts.timeout, is_async(opts)}, inputs, outputs, [this, outputs, inputs, type] {
         Wire w = wire_to_move(type);
         auto sent = counts_of(inputs, w.per_element), received = counts_of(outputs, w.per_element);
-        at::Tensor in = flat_in(scratch_in_, inputs), out = flat_out(scratch_out_, outputs);
+        Blocks from(inputs, w), to(outputs, w);
         // Whether all counts are equal is known to no rank alone.
+        if (from.usable() && to.usable() && !share(inputs, outputs)) {
+            check(uno_all_to_all_v(from.base, sent.data(), from.offsets.data(), to.base, received.data(), to.offsets.data(), w.type, comm_,
+                                   nullptr));
+            return;
+        }
+        at::Tensor in = flat_in(scratch_in_, inputs), out = flat_out(scratch_out_, outputs);
         check(uno_all_to_all_v(cdata(in), sent.data(), nullptr, data(out), received.data(), nullptr, w.type, comm_, nullptr));
         scatter_back(outputs, out);
     });

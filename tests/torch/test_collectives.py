@@ -166,6 +166,32 @@ def uneven(rank, size):
     same(output, torch.cat([torch.arange(2 * rank, 2 * rank + 2).float() + 10 * q for q in range(size)]))
 
 
+def scattered(rank, size):
+    """Lists whose tensors lie anywhere: between each other, in one another's place, empty, not in one piece."""
+    rows = torch.empty(2 * size, 300)
+    inputs, outputs = [rows[2 * q] for q in range(size)], [rows[2 * q + 1] for q in reversed(range(size))]
+    for q in range(size):
+        inputs[q].fill_(10.0 * rank + q)
+    dist.all_to_all(outputs, inputs)
+    for q in range(size):
+        same(outputs[q], torch.full((300,), 10.0 * q + rank))
+        same(inputs[q], torch.full((300,), 10.0 * rank + q))
+    dist.all_to_all(inputs, inputs)
+    for q in range(size):
+        same(inputs[q], torch.full((300,), 10.0 * q + rank))
+    columns = torch.zeros(300, size)
+    outputs = [columns[:, 0]] + [torch.empty(300 if q != size - 1 else 0) for q in range(1, size)]
+    inputs = [torch.full((300 if rank != size - 1 else 0,), 10.0 * rank + q) for q in range(size)]
+    dist.all_to_all(outputs, inputs)
+    for q in range(size):
+        same(outputs[q], torch.full((outputs[q].numel(),), 10.0 * q + rank))
+
+
+def test_lists_that_lie_anywhere():
+    for size in (2, 3):
+        run(size, scattered)
+
+
 def test_uneven():
     for size in (2, 3, 4):
         run(size, uneven)
