@@ -293,12 +293,14 @@ void fail_ask(uno_comm *comm, uint32_t number, uint64_t now);
 void fail_ask_everyone(uno_comm *comm, uint32_t number);
 void fail_asked(struct job *job, int from_process, const void *data, size_t bytes); /* the answering side; steward's thread */
 
-/* There is no way to a rank (sentence set): if ranks are known to be gone, that is the reason. Returns the code to fail with. */
+/* There is no way to a rank (sentence set): if it is known to be gone, that is the reason. Returns the code to fail with. */
 uno_err fail_explain_unreachable(uno_comm *comm);
 /* A rank took back what it had lent (sentence set): its operation has failed, and why it tells everybody in a moment. */
 uno_err fail_explain_withdrawn(uno_comm *comm);
 void comm_keep_error(uno_comm *comm);  /* the thread's sentence becomes the communicator's last error */
 void comm_rank_gone(uno_comm *comm, int rank, bool in_order, const char *text);
+/* What is known of a rank's end; rank -1: of the first one that ended. NULL = it is not known to have ended. */
+const struct gone_rank *comm_gone_rank(const uno_comm *comm, int rank);
 /* Is the handle a communicator of this process? */
 uno_err comm_check(const uno_comm *comm);
 /* That rank has called uno_comm_shrink: it issues nothing any more, and what needs it will not be. */

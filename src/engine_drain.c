@@ -12,11 +12,21 @@
 
 /* ---- one communicator ------------------------------------------------------------------------------------------- */
 
+/* Will it read nothing any more, because it has ended or called uno_comm_shrink? */
+static bool reader_gone(void *arg, int rank)
+{
+    const uno_comm *c = arg;
+    bool moves = false;
+    int n = atomic_load_explicit(&c->nmovers, memory_order_acquire); /* pairs with the release in note_gone */
+    for (int i = 0; i < n; i++)
+        moves = moves || c->movers[i].rank == rank;
+    return moves || comm_gone_rank(c, rank);
+}
+
 bool engine_seen(void *arg)
 {
     uno_comm *c = arg;
-    return atomic_load_explicit(&c->failed, memory_order_relaxed) || atomic_load_explicit(&c->ngone, memory_order_relaxed) ||
-           !net_comm_unseen(c->net);
+    return atomic_load_explicit(&c->failed, memory_order_relaxed) || !net_comm_unseen(c->net, reader_gone, c);
 }
 
 static bool drained(void *arg)

@@ -184,6 +184,15 @@ void comm_rank_gone(uno_comm *c, int rank, bool in_order, const char *text)
     note_gone(c, c->gone, &c->ngone, &g);
 }
 
+const struct gone_rank *comm_gone_rank(const uno_comm *c, int rank)
+{
+    int n = atomic_load_explicit(&c->ngone, memory_order_acquire); /* pairs with the release in note_gone */
+    for (int i = 0; i < n; i++)
+        if (rank < 0 || c->gone[i].rank == rank)
+            return &c->gone[i];
+    return NULL;
+}
+
 void comm_rank_moves(uno_comm *c, int rank)
 {
     struct gone_rank g = {.rank = rank, .in_order = true, .moves = true};
@@ -280,13 +289,15 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
 
 uno_err fail_explain_unreachable(uno_comm *c)
 {
+    const struct gone_rank *gone;
+    int lost = net_comm_lost(c->net); /* others may have ended as well, and be no reason */
     /* The connection may know of a goodbye a moment before the steward does. */
-    for (uint64_t until = clock_ns() + EXPLAIN_NS; atomic_load_explicit(&c->ngone, memory_order_acquire) == 0; sched_yield())
+    for (uint64_t until = clock_ns() + EXPLAIN_NS; (gone = comm_gone_rank(c, lost)) == NULL; sched_yield())
         if (clock_ns() > until)
             return UNO_ERR_UNREACHABLE;
     char why[ERR_TEXT_BYTES];
     snprintf(why, sizeof why, "%s", err_text());
-    return err_set(UNO_ERR_PEER_DEAD, "%s (%.700s)", c->gone[0].text, why);
+    return err_set(UNO_ERR_PEER_DEAD, "%s (%.700s)", gone->text, why);
 }
 
 uno_err fail_explain_withdrawn(uno_comm *c)

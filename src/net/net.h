@@ -380,8 +380,10 @@ uno_err net_comm_new(const struct net_comm_options *opt, struct net_comm **comm)
 void net_comm_free(struct net_comm *comm);      /* gives slots back; never blocks */
 void net_comm_count(const struct net_comm *comm, struct net_counts *counts); /* adds */
 /* Has something been sent into slots of which no sign shows that the reader has mapped them? It cannot once we are gone. Readers
- * that said goodbye do not count. */
-bool net_comm_unseen(const struct net_comm *comm);
+ * that said goodbye do not count, nor those of which gone(arg, rank) says so. */
+bool net_comm_unseen(const struct net_comm *comm, bool (*gone)(void *arg, int rank), void *arg);
+/* The rank to which this communicator has found no way (UNO_ERR_UNREACHABLE); -1 = none that its shared memory knows of. */
+int net_comm_lost(const struct net_comm *comm);
 /* A large operation begins, no loan is being read: memory that its owner freed since is unmapped and its place may be used anew. */
 void net_comm_begin(struct net_comm *comm);
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */

@@ -162,23 +162,32 @@ uno_err net_end_get(struct net_comm *c, bool sending, int peer, int channel, boo
     return UNO_OK;
 }
 
-static bool end_unseen(const struct net_end *e)
+static bool end_unseen(const struct net_end *e, bool (*gone)(void *arg, int rank), void *arg)
 {
     if (!e || !e->sending || e->carrier == NET_TCP || !e->mapped || e->next - 1 == e->shaped_at)
         return false;
     for (int i = 0; i < e->nreaders; i++)
         if ((int32_t)(atomic_load_explicit(e->released[i], memory_order_relaxed) - e->shaped_at) <= 0 &&
-            atomic_load_explicit(&e->readers[i]->goodbye, memory_order_relaxed) == 0)
+            atomic_load_explicit(&e->readers[i]->goodbye, memory_order_relaxed) == 0 &&
+            !gone(arg, e->group ? e->comm->group[i] : e->peer))
             return true;
     return false;
 }
 
-bool net_comm_unseen(const struct net_comm *c)
+bool net_comm_unseen(const struct net_comm *c, bool (*gone)(void *arg, int rank), void *arg)
 {
     for (size_t i = 0; i < c->nends; i++)
-        if (end_unseen(c->ends[i]))
+        if (end_unseen(c->ends[i], gone, arg))
             return true;
     return false;
+}
+
+int net_comm_lost(const struct net_comm *c)
+{
+    for (size_t i = 0; i < c->nends; i++)
+        if (c->ends[i] && c->ends[i]->failed == UNO_ERR_UNREACHABLE)
+            return c->ends[i]->peer;
+    return -1;
 }
 
 void net_comm_count(const struct net_comm *c, struct net_counts *counts)

@@ -197,6 +197,29 @@ static void leave_rank(int rank)
     CHECK(wait_for(enough_ended, &before, now_case->limit_s), "the ranks before did not end");
 }
 
+/* What was sent can be read although the sender wants to go, and others have gone already. */
+static void leave_unread_rank(int rank)
+{
+    float data[5] = {0};
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    warm_up(comm);
+    int last = now_case->ranks - 1, others = last - 1, all = last;
+    uno_err err = UNO_OK;
+    if (rank == 0 || rank == last)
+        CHECK(wait_for(enough_ended, &others, now_case->limit_s), "the ranks between did not end");
+    if (rank == 0) {
+        for (int i = 0; i < 5; i++)
+            data[i] = (float)i;
+        err = uno_send(data, 5, UNO_FLOAT32, last, comm, NULL);
+    } else if (rank == last) {
+        (void)wait_for(enough_ended, &all, 0.2); /* on shared memory the sender does not end: it waits for this rank */
+        err = uno_recv(data, 5, UNO_FLOAT32, 0, comm, NULL);
+        CHECK(err != UNO_OK || data[4] == 4, "received %g", (double)data[4]);
+    }
+    CHECK(err == UNO_OK, "%s", uno_last_error(comm));
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy: %s", uno_last_error(NULL));
+}
+
 static void leave_needed_rank(int rank)
 {
     uno_comm *comm = join_as(rank, now_case->ranks, NULL);
@@ -445,6 +468,7 @@ const struct fault_case fault_cases_peers[] = {
     /* Without fork's handlers a child keeps the sockets too: across hosts only heartbeats can tell. */
     {"kill_child_clone", 3, SHM, 20, kill_with_child_rank, kill_judge, NULL, 0, CHILD_CLONE},
     {"leave", 4, ANY, 20, leave_rank, NULL, NULL, QUIET, 0},
+    {"leave_unread", 4, ANY, 20, leave_unread_rank, NULL, NULL, QUIET, 0},
     {"leave_needed_before", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_TILED},
     {"leave_needed_while", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_SMALL + 1},
     {"leave_needed_recv", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_RECV + 1},
