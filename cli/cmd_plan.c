@@ -189,11 +189,11 @@ static void print_place(const uno_plan_verdict *v)
     if (strncmp(v->reason, "rank ", 5) == 0)
         return; /* the sentence says it itself */
     if (v->rank >= 0)
-        printf("rank %d ", v->rank);
+        printf("rank %d", v->rank);
     if (v->lane >= 0)
-        printf("lane %d ", v->lane);
+        printf(" lane %d", v->lane);
     if (v->step >= 0)
-        printf("step %d ", v->step);
+        printf(" step %d", v->step);
     if (v->rank >= 0)
         printf(": ");
 }
