@@ -176,10 +176,10 @@ UNO_API uno_err uno_comm_init_env(uno_comm **comm, const uno_config *config) UNO
 /* Make a communicator of `n` ranks inside this process, to be driven by threads or in groups. comms: out, array of n. */
 UNO_API uno_err uno_comm_init_all(uno_comm **comms, int n, const uno_config *config) UNO_MUST_CHECK;
 /* Split: ranks with one colour form a new communicator ordered by (key, old rank). Collective over `comm`.
- * color UNO_NO_COLOR gives *newcomm = NULL. config NULL = the parent's. */
+ * color UNO_NO_COLOR gives *newcomm = NULL. config NULL = the parent's. Not inside a group: UNO_ERR_USAGE. */
 UNO_API uno_err uno_comm_split(uno_comm *comm, int color, int key, uno_comm **newcomm,
                                const uno_config *config) UNO_MUST_CHECK;
-/* Duplicate: a new communicator with the same ranks and nothing shared. Collective over `comm`. */
+/* Duplicate: a new communicator with the same ranks and nothing shared. Collective over `comm`, not inside a group. */
 UNO_API uno_err uno_comm_dup(uno_comm *comm, uno_comm **newcomm, const uno_config *config) UNO_MUST_CHECK;
 /* Make a communicator of some ranks of `comm`; only they call (as MPI_Comm_create_group). It belongs to the job of `comm`: a verdict sees
  * waits across both, and who ends is known to both. ranks: in, nranks ranks of `comm`, alike on all callers, the caller among them; the

@@ -19,7 +19,7 @@ ${CC:-cc} -Wall -Werror "$source/examples/pi.c" $(pkg-config --cflags --libs uni
 # What a training process loads: libc, hwloc, libsodium and what they bring, no JSON, no XML, no tool.
 needed=$(readelf -d "$lib/libunisono.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libpthread|libhwloc|libsodium|ld-linux-.*)\.so' || true)
 [ -z "$needed" ] || { echo "libunisono.so needs more than it may: $needed"; exit 1; }
-for page in unisono unisono-run unisono-perf unisono-plan unisono-topo unisono-doctor unisono-top unisono-why; do
+for page in unisono unisono-run unisono-perf unisono-plan unisono-topo unisono-doctor unisono-top unisono-tune unisono-why; do
     command -v scdoc >/dev/null 2>&1 || break
     [ -n "$(find "$root" -name "$page.1")" ] || { echo "no man page $page"; exit 1; }
 done
