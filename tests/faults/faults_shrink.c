@@ -182,6 +182,9 @@ static void chain_rank(int rank)
 {
     uno_comm *c = shrink_join(rank, NULL);
     shrink_rounds(c, 20); /* everybody is connected: over TCP a death is seen as the end of connections */
+    set_stage(rank, 1);
+    for (int r = 0; r < now_case->ranks; r++)
+        wait_stage(r, 1); /* a death would fail the rounds of those that are slower */
     for (int size = now_case->ranks; size > 1; size--) {
         if (rank == size - 1)
             raise(SIGKILL);
@@ -194,9 +197,9 @@ static void chain_rank(int rank)
         shrink_over(c);
         c = n;
         shrink_rounds(c, 20);
-        set_stage(rank, now_case->ranks - size + 1);
+        set_stage(rank, now_case->ranks - size + 2);
         for (int r = 0; r < size - 1; r++)
-            wait_stage(r, now_case->ranks - size + 1);
+            wait_stage(r, now_case->ranks - size + 2);
     }
     shrink_over(c);
 }
