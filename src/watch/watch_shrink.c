@@ -489,8 +489,11 @@ uno_err shrink_run(struct shrink *s, const unsigned char *exclude, const _Atomic
         else if (now >= deadline)
             err = err_set(UNO_ERR_UNREACHABLE, "rank %d found no majority to go on with within %.1f s", s->rank, 3 * all->opt.timeout_s);
         if (err != UNO_ERR_IN_PROGRESS && !agree_decision(s->agree)) {
+            char text[ERR_TEXT_BYTES];
+            snprintf(text, sizeof text, "%s", err_text()); /* what serves may say something else meanwhile */
             agree_withdraw(s->agree);
             serve(s, now);
+            err_set(err, "%s", text);
         }
         pthread_mutex_unlock(&all->lock);
         if (err == UNO_ERR_IN_PROGRESS)
