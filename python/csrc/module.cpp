@@ -76,6 +76,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
              [](unisono::Backend &self, const std::vector<int64_t> &exclude, int flags, const c10::intrusive_ptr<c10d::Backend::Options> &opts)
                  -> Made { return self.shrink(exclude, flags, c10::dynamic_intrusive_pointer_cast<unisono::GroupOptions>(opts)); },
              py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0, py::arg("opts") = py::none(), py::call_guard<py::gil_scoped_release>());
-    m.def("create", &unisono::create, py::arg("options"), py::arg("description"), py::arg("parent"), py::call_guard<py::gil_scoped_release>());
+    m.def("create", &unisono::create, py::arg("options"), py::arg("description") = "", py::arg("parent") = c10::intrusive_ptr<unisono::Backend>(),
+          py::call_guard<py::gil_scoped_release>());
     unisono::watch_signals();
 }
