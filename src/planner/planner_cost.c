@@ -43,6 +43,14 @@ static void add_step(const struct plan *plan, const struct plan_prog *prog, cons
         w->in += count * (host_of[prog->recvs[prog->recv_list[s->recv + i]].peer] != host_of[prog->rank]);
 }
 
+static int ranks_beside(const struct plan *plan, int rank)
+{
+    int others = -1;
+    for (int r = 0; r < plan->nranks; r++)
+        others += plan->host_of[r] == plan->host_of[rank];
+    return others;
+}
+
 /* Messages of one tile on each sending connection; the fullest counts. */
 static uno_err count_messages(const struct plan *plan, const struct plan_prog *prog, struct plan_load *load)
 {
@@ -52,13 +60,15 @@ static uno_err count_messages(const struct plan *plan, const struct plan_prog *p
     for (int i = 0; i < prog->nsteps; i++)
         if (prog->steps[i].send >= 0)
             messages[prog->steps[i].send] += (uint64_t)prog->steps[i].count;
+    uint64_t readers = 0;
     for (int i = 0; i < prog->nsends; i++) {
         const struct plan_conn *c = &prog->sends[i];
+        readers += c->group ? (uint64_t)ranks_beside(plan, prog->rank) : 1;
         bool net = !c->group && plan->host_of[c->peer] != plan->host_of[prog->rank];
         uint64_t *fullest = net ? &load->messages_net : &load->messages_shm;
         *fullest = MAX(*fullest, messages[i]);
     }
-    load->connections = MAX(load->connections, (uint64_t)prog->nsends);
+    load->connections = MAX(load->connections, readers);
     free(messages);
     return UNO_OK;
 }

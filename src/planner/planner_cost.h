@@ -17,7 +17,7 @@ struct plan_load {
     uint64_t host_ranks;                              /* on the fullest host */
     uint64_t hops_shm, hops_net;                      /* messages that follow each other on the longest way */
     uint64_t relays;                                  /* chunk firings that follow each other on it, on several ranks */
-    uint64_t connections;                             /* sending, of the rank that has most */
+    uint64_t connections;                             /* sending, of the rank that has most; a group's slots become resident in each reader */
     uint64_t messages_shm, messages_net;              /* a tile on one connection, the fullest */
     uint64_t turns;                                   /* such rows of messages that follow each other */
     bool neighbours;                                  /* each rank waits for one other only */
