@@ -39,6 +39,7 @@ def test_missing_library(tmp_path):
     shutil.copytree(pathlib.Path(unisono.__file__).parent, tmp_path / "unisono")
     shutil.rmtree(tmp_path / "unisono" / "lib")
     env = dict(os.environ, PYTHONPATH=str(tmp_path))
+    env.pop("LD_LIBRARY_PATH", None)  # or it is found in the build directory
     status, text = finish([sys.executable, "-c", "import unisono.torch"], env=env)
     assert status != 0 and "ImportError: unisono.torch: the extension cannot be loaded: libunisono.so.0: cannot open shared object file" in text, text
 
