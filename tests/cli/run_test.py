@@ -387,6 +387,7 @@ class Signals(unittest.TestCase):
         mark = Mark()
         p = start("-n", "2", "--grace", "1", "--", "sh", "-c", 'test $UNISONO_RANK = 0 || trap "" TERM; exec sleep "$0"', mark.word)
         mark.there(2 + 2)
+        wait_for(lambda: [name_of(rank) for agent in agents(p.pid) for rank in agents(agent)] == ["sleep"] * 2, "the trap to stand")
         p.send_signal(signal.SIGTERM)
         said = p.stderr.readline()
         self.assertRegex(said, r"^unisono run: rank 1 \(host \S+, pid \d+\) has not ended 1 s after SIGTERM; a second signal kills it\n$")
@@ -458,6 +459,14 @@ def parent_and_state(pid):
             return int(ppid), state
     except OSError:
         return -1, ""
+
+
+def name_of(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as f:
+            return f.read().strip()
+    except OSError:
+        return ""
 
 
 def agents(launcher):
