@@ -28,7 +28,7 @@ static uno_err wait_in(int how, uno_comm *comm)
     uno_stream *stream = NULL;
     uno_request *request = NULL;
     uno_comm *child = NULL;
-    uno_err err;
+    uno_err err, end;
     switch (how) {
     case WAIT_SMALL:
         return uno_all_reduce(in, out, 8, UNO_FLOAT32, UNO_SUM, comm, NULL);
@@ -48,7 +48,8 @@ static uno_err wait_in(int how, uno_comm *comm)
         err = uno_recv(out, 100, UNO_FLOAT32, 1, comm, NULL);
         err = err == UNO_OK ? uno_send(in, 100, UNO_FLOAT32, 1, comm, NULL) : err;
         err = err == UNO_OK ? uno_all_reduce(in, out + 100, 100, UNO_FLOAT32, UNO_SUM, comm, NULL) : err;
-        return err == UNO_OK ? uno_group_end() : err;
+        end = uno_group_end(); /* also when the communicator failed before */
+        return err == UNO_OK ? end : err;
     case WAIT_STREAM:
         err = uno_stream_create(&stream);
         err = err == UNO_OK ? uno_all_reduce(in, out, 100, UNO_FLOAT32, UNO_SUM, comm, stream) : err;
