@@ -65,6 +65,12 @@ void evidence(struct finding *f, const struct fact *fact)
         f->evidence_more++;
 }
 
+void evidence_all(const struct judge *j, struct finding *f, enum fact_kind kind)
+{
+    EACH_FACT(j->m, kind, k)
+        evidence(f, k);
+}
+
 void consequence(struct judge *j, struct finding *f, const char *fmt, ...)
 {
     va_list ap;

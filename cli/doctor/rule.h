@@ -51,6 +51,7 @@ extern const struct rule rules[];
 struct finding *find(struct judge *j, int weight, double confidence, const char *headline, ...) __attribute__((format(printf, 4, 5)));
 void explain(struct judge *j, struct finding *f, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void evidence(struct finding *f, const struct fact *fact);
+void evidence_all(const struct judge *j, struct finding *f, enum fact_kind kind); /* every fact of that kind */
 void consequence(struct judge *j, struct finding *f, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* What to do; commands stand between back quotes, and what is put into one by %s is quoted as a shell needs it (remedy.c). */

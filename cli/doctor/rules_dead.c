@@ -43,8 +43,7 @@ void rule_killed_for_memory(struct judge *j)
     struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed %s%s%s%s%s because memory ran out", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
                              *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
     explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
-    EACH_FACT(j->m, F_KILLED, e)
-        evidence(f, e);
+    evidence_all(j, f, F_KILLED);
     tell_victims(j, f);
     if (cgroup)
         remedy(j, f, "raise the memory limit of the job or pod (`sbatch --mem=0 ...` is all of a node; `kubectl set resources deployment NAME --limits=memory=64Gi`; what it took: `sacct -j JOB --format=JobID,ReqMem,MaxRSS`), or use less: fewer data-loader workers, no second copy of the weights");
@@ -184,8 +183,7 @@ void rule_batch_ended(struct judge *j)
     explain(j, f, "%s", kinds[k].explain);
     if (same_text(b->value, "time limit") && fact_seen(j->m, F_WATCHDOG))
         explain(j, f, "Ranks had waited for each other before; whether the job stood until the limit came is for the other findings to say.");
-    EACH_FACT(j->m, F_BATCH_ENDED, e)
-        evidence(f, e);
+    evidence_all(j, f, F_BATCH_ENDED);
     tell_victims(j, f);
     remedy_made(f, kinds[k].remedy);
 }
@@ -304,8 +302,7 @@ void rule_host_blocked(struct judge *j)
     bool few = waiting.n > stuck.n; /* then they are who the others wait for, and this says why they never came */
     struct finding *f = find(j, few ? LIKELY + 12 : LIKELY + 5, few ? 0.85 : 0.75, "%s: the process itself stood still for %lld s; its watchdog thread could not run", Ranks_say(j->m, &stuck), (long long)h->a);
     explain(j, f, "That is no slow collective: a thread holds Python's GIL, or a CUDA call or the driver does not return.");
-    EACH_FACT(j->m, F_HEARTBEAT, e)
-        evidence(f, e);
+    evidence_all(j, f, F_HEARTBEAT);
     if (few)
         consequence(j, f, "%s %s for %s until their time-out", ranks_say(j->m, &waiting), ranks_verb(&waiting, "waited", "waited"), ranks_say(j->m, &stuck));
     remedy(j, f, "`py-spy dump --native --pid PID` on that rank's host; `TORCH_INCLUDE_STACK_TRACE=0` if the dump itself needs the GIL; look for D-state processes and dmesg");
@@ -363,8 +360,7 @@ void rule_gpu_error_logged(struct judge *j)
         return;
     bool off = first->a == 79;
     struct finding *f = find(j, CAUSE + 5, 0.85, "The GPU at %s%s%s reported Xid %lld: %s", first->name, *first->host ? " of " : "", first->host, (long long)first->a, xid_says(first->a));
-    EACH_FACT(j->m, F_XID, x)
-        evidence(f, x);
+    evidence_all(j, f, F_XID);
     tell_victims(j, f);
     remedy(j, f, off || first->a == 48 || first->a >= 94 ? "take the GPU out of service: drain the host (`scontrol update nodename=NODE state=drain reason=xid`), reset or reboot it, run `dcgmi diag -r 3`; replace it if it happens again" : "run the job on another GPU (`CUDA_VISIBLE_DEVICES=1`); if the Xid follows the program, debug that (`compute-sanitizer ./program`), if it stays with the GPU, replace it");
 }

@@ -92,8 +92,7 @@ void rule_gpu_kernel(struct judge *j)
     struct finding *f = find(j, CAUSE, hardware ? 0.9 : 0.8, "The kernel reports of the AMD GPU%s%s%s%s: %s", *first->name ? " at " : "", first->name, *first->host ? " on " : "", first->host, first->value);
     explain(j, f, fault ? "A kernel of the program, or of a library, touched memory that is not mapped for that GPU; its process ends, and all others wait for it."
                         : hardware ? "Its memory or a unit of it is damaged; results are not to be trusted and the driver resets it." : "The GPU stopped working on its queue; the driver gives it up or resets it, the process on it ends, and all others wait for it.");
-    EACH_FACT(j->m, F_GPU_KERNEL, g)
-        evidence(f, g);
+    evidence_all(j, f, F_GPU_KERNEL);
     if (fault)
         remedy(j, f, "find the program's access: `AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1`; buffers that are freed while a collective uses them are the usual cause");
     else

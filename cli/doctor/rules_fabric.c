@@ -107,8 +107,7 @@ void rule_completion_failed(struct judge *j)
         flushed += k->a == 5 ? k->count : 0;
     evidence(f, c);
     const struct fact *down = first_of(j->m, F_LINK_EVENT);
-    EACH_FACT(j->m, F_LINK_EVENT, e)
-        evidence(f, e);
+    evidence_all(j, f, F_LINK_EVENT);
     if (down)
         explain(j, f, "%s port went down%s%s%s%s: look there first.", down->time_s > 0 && c->time_s > down->time_s ? "Before it a" : "A", *down->name ? ", " : "", down->name, *down->host ? ", on " : "", down->host);
     if (flushed)
@@ -169,8 +168,7 @@ void rule_gid_changed(struct judge *j)
     struct finding *f = find(j, LIKELY - 15, 0.6, "The addresses (GID table) of %s%s%s changed while the job ran", *g->name ? g->name : "a card", *g->host ? " on " : "", g->host);
     explain(j, f, "An interface got or lost an address: DHCP, NetworkManager, a container that was started. What was chosen by index before may be another address now, and connections that are made later fail.");
     evidence(f, g);
-    EACH_FACT(j->m, F_COMPLETION, c)
-        evidence(f, c);
+    evidence_all(j, f, F_COMPLETION);
     remedy(j, f, "keep such services from the cards' interfaces: `nmcli device set NAME managed no`; `show_gids` before and after");
 }
 
@@ -187,8 +185,7 @@ void rule_link_types(struct judge *j)
     struct finding *f = find(j, CAUSE, 0.9, "A card of InfiniBand was to be connected with one of RoCE%s%s", *t->host ? ", says " : "", t->host);
     explain(j, f, "It says: %s. Cards are paired by their order, and on some hosts a card of the other type stands at that place.", t->name);
     evidence(f, t);
-    EACH_FACT(j->m, F_NIC, n)
-        evidence(f, n);
+    evidence_all(j, f, F_NIC);
     remedy(j, f, "name cards of one type, on all hosts: `export NCCL_IB_HCA==%s`; `ibv_devinfo | grep -E 'hca_id|link_layer'` shows which is which", ib.n ? names_list(j->m, &ib) : "mlx5_0,mlx5_1");
 }
 

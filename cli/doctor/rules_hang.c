@@ -134,8 +134,7 @@ void rule_calls_differ(struct judge *j)
         return;
     struct finding *f = find(j, LIKELY, 0.75, "The library finds that ranks make different calls%s", c->rank != NOBODY ? model_say(j->m, ", at or near rank %d", c->rank) : "");
     explain(j, f, "It sees another size, or another order, than a neighbour has, and does not say which of the two is wrong.");
-    EACH_FACT(j->m, F_CALLS_DIFFER, k)
-        evidence(f, k);
+    evidence_all(j, f, F_CALLS_DIFFER);
     remedy(j, f, "trace the calls of all ranks: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL NCCL_DEBUG_FILE=/tmp/coll.%%h.%%p`, then `unisono doctor /tmp/coll.*` names the first that differs; with PyTorch: `TORCH_DISTRIBUTED_DEBUG=DETAIL`");
 }
 
@@ -234,8 +233,7 @@ void rule_device_stalled(struct judge *j)
             x->others.n ? Ranks_say(j->m, &x->others) : "Others", all_entered ? ranks_verb(&x->others, "runs it", "run it") : ranks_verb(&x->others, "has finished it", "have finished it"), ranks_say(j->m, &x->ranks));
     evidence(f, x->one->fact);
     evidence(f, x->other);
-    EACH_FACT(j->m, F_XID, xid)
-        evidence(f, xid);
+    evidence_all(j, f, F_XID);
     consequence(j, f, "every other wait in these records ends at %s", ranks_say(j->m, &x->ranks));
     remedy(j, f, "on the host%s of %s: `dmesg | grep -iE 'xid|nvrm|amdgpu'`; `nvidia-smi -q -d ECC,PAGE_RETIREMENT,CLOCK` (AMD: `rocm-smi --showras`)", x->ranks.n == 1 ? "" : "s", ranks_say(j->m, &x->ranks));
     remedy(j, f, "take %s out of the job and run it again; if it passes, replace the GPU", x->ranks.n == 1 ? "that GPU" : "those GPUs");

@@ -15,8 +15,7 @@ void rule_host_lost(struct judge *j)
     const struct fact *one = first_of(j->m, F_HOST_LOST);
     struct finding *f = find(j, CAUSE, 0.95, "%s cannot be asked: %s", names_say(j->m, &all), one->value);
     explain(j, f, "A launcher that starts ranks the same way does not get there either.");
-    EACH_FACT(j->m, F_HOST_LOST, h)
-        evidence(f, h);
+    evidence_all(j, f, F_HOST_LOST);
     remedy(j, f, "run the command by hand: ssh needs a key without a password (`ssh-copy-id %s`) and a known host; the program must be there under the same path, or under --agent-program", one->host);
 }
 

@@ -129,8 +129,7 @@ void rule_store_count(struct judge *j)
         explain(j, f, "The launcher starts the tasks and the program starts (spawns) processes again inside each: tasks times GPUs, and ranks are taken twice.");
     else
         explain(j, f, "%s never started, or cannot reach the store. The others wait in a barrier of the store, before any GPU is used.", missing.n ? "They" : "The missing ones");
-    EACH_FACT(j->m, F_STORE_JOIN, k)
-        evidence(f, k);
+    evidence_all(j, f, F_STORE_JOIN);
     EACH_FACT(j->m, F_LAUNCHER, l) {
         evidence(f, l);
         break;
@@ -221,8 +220,7 @@ void rule_same_gpu(struct judge *j)
         explain(j, f, "%d GPUs are visible to each, so it is no shortage: the program never called set_device(LOCAL_RANK) and stays on device 0.", devices);
     else
         explain(j, f, "Either the program never called set_device(LOCAL_RANK), so all stay on device 0, or there are more ranks on the host than GPUs, or the launcher shows every rank the same single GPU.");
-    EACH_FACT(j->m, F_SAME_GPU, k)
-        evidence(f, k);
+    evidence_all(j, f, F_SAME_GPU);
     evidence(f, visible);
     evidence(f, local);
     remedy(j, f, "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` before the group is made (init_process_group(device_id=...) from 2.3 on)");

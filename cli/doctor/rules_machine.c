@@ -227,8 +227,7 @@ void rule_shared_memory(struct judge *j)
     evidence(f, one);
     evidence(f, other);
     evidence(f, small);
-    EACH_FACT(j->m, F_BOOT_ID, b)
-        evidence(f, b);
+    evidence_all(j, f, F_BOOT_ID);
     if (apart) {
         remedy(j, f, "`docker run --ipc=host ...` (or `docker run --ipc=container:NAME ...`), Kubernetes hostIPC: true or one emptyDir (medium: Memory) at /dev/shm of both");
         remedy(j, f, "or keep the library from it, then the network is used: `export NCCL_SHM_DISABLE=1 NCCL_HOSTID=$(hostname)`, with another NCCL_HOSTID in each container");

@@ -34,8 +34,7 @@ void rule_id_not_given(struct judge *j)
     bool gone = has_nocase(n->name, "reset") || has_nocase(n->name, "refused") || has_nocase(n->name, "closed") || has_nocase(n->name, "broken pipe");
     struct finding *f = find(j, SYMPTOM + 9, 0.7, "Rank %d never gave the id of a communicator for which %s %s", n->peer, ranks_say(j->m, &waiting), ranks_verb(&waiting, "waits", "wait"));
     explain(j, f, gone ? "The store itself ended while they waited (%s), so the process that kept it, rank 0 or the launcher, went first." : "It did not come to the first operation of that group (%s): it is in user code, failed before, or uses another group first.", n->name);
-    EACH_FACT(j->m, F_NO_ID, k)
-        evidence(f, k);
+    evidence_all(j, f, F_NO_ID);
     remedy(j, f, "look at rank %d: its own log, and `py-spy dump --pid PID` on its host", n->peer);
 }
 
@@ -66,8 +65,7 @@ void rule_mpi_address(struct judge *j)
         return;
     struct finding *f = find(j, LIKELY + 3, 0.85, "Open MPI was called from an address%s%s that it does not know as one of the job's: hosts share a private network", *u->value ? ", " : "", u->value);
     explain(j, f, "A bridge of libvirt or Docker has the same address on every host, so MPI takes it for a way between them; messages go to the own host, and the job stops at the first one.");
-    EACH_FACT(j->m, F_UNEXPECTED_PEER, k)
-        evidence(f, k);
+    evidence_all(j, f, F_UNEXPECTED_PEER);
     remedy(j, f, "leave it out: `mpirun --mca btl_tcp_if_exclude lo,docker0,virbr0 --mca oob_tcp_if_exclude lo,docker0,virbr0 ...`, or name the network: `mpirun --mca btl_tcp_if_include 10.0.0.0/24 ...`");
 }
 
@@ -108,8 +106,7 @@ void rule_unconnected(struct judge *j)
     }
     struct finding *f = find(j, LIKELY - 10, 0.7, "Gloo's connections between %s and %s are not made", ranks_say(j->m, &alone), ranks_say(j->m, &missed));
     explain(j, f, "Every rank connects to every other; those that are listed have not come, or their address is not reached from there.");
-    EACH_FACT(j->m, F_UNCONNECTED, u)
-        evidence(f, u);
+    evidence_all(j, f, F_UNCONNECTED);
     remedy(j, f, "are they running, and do the two hosts reach each other? `unisono doctor --hosts HOST,HOST`; `nc -zv HOST PORT` tries one port");
 }
 

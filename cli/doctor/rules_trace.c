@@ -33,8 +33,7 @@ void rule_ras_missing(struct judge *j)
     bool single = missing.n ? missing.n == 1 : *processes ? !has(processes, " and ") : uncounted == 1;
     struct finding *f = find(j, LIKELY, dead ? 0.85 : 0.7, "%s %s to RAS: %s", who, single ? "does not answer" : "do not answer", dead ? "considered dead" : "ended, or cut off");
     explain(j, f, "RAS asks the processes themselves; who does not answer has ended, stands still as a whole, or cannot be reached.");
-    EACH_FACT(j->m, F_RAS_MISSING, r)
-        evidence(f, r);
+    evidence_all(j, f, F_RAS_MISSING);
     if (one->pid != NOBODY && *one->host)
         remedy(j, f, "is it there, and what did it do last? `ssh %s 'ps -o pid,stat,etime,args -p %lld; sudo dmesg -T | tail -30'`", one->host, (long long)one->pid);
     remedy(j, f, "look at those processes and their hosts; `ncclras -v` lists them with host and process number");
@@ -67,8 +66,7 @@ void rule_ras_state(struct judge *j)
     struct finding *f = error ? find(j, LIKELY, 0.8, "%s reported an error to RAS: %s", who, error->value)
                               : find(j, LIKELY - 2, 0.75, "%s still %s in state %s of communicator %s, others in %s", who, behind.n == 1 ? "stands" : "stand", low->value, low->name, high->value);
     explain(j, f, error ? "RAS asks each process for its communicator's own error; what others report is that they wait." : highest == 4 ? "Some have given the communicator up already, and whoever is in it still waits for them." : "Those behind have not come as far; the others wait for them.");
-    EACH_FACT(j->m, F_RAS_STATE, s)
-        evidence(f, s);
+    evidence_all(j, f, F_RAS_STATE);
     remedy(j, f, "read the logs of %s from their first warning on; `ncclras -v` names host and process of each", behind.n ? ranks_say(j->m, &behind) : "those ranks");
 }
 

@@ -28,8 +28,8 @@ struct reduce_scale {
     uint32_t divide_by;      /* avg: the finished value is divided by this; 0 or 1 = no */
 };
 /* Non-temporal stores: for outputs that no cache holds until somebody reads them. A gain of about 30 % there; for those that one
- * would have held, a loss: two ranks sum 1 MB of mapped memory in 100 us instead of 35. REDUCE_STREAM_DST has no effect where dst is an operand. Streamed data is ordered before any
- * later store of this thread. */
+ * would have held, a loss: two ranks sum 1 MB of mapped memory in 100 us instead of 35. REDUCE_STREAM_DST has no
+ * effect where dst is an operand. Streamed data is ordered before any later store of this thread. */
 enum reduce_flags { REDUCE_STREAM_DST = 1, REDUCE_STREAM_DST2 = 2 };
 /* scale is looked at by sum, avg and premulsum only; NULL = nothing to scale or divide. flags: enum reduce_flags. */
 typedef void (*reduce_fn)(void *dst, void *dst2, const void *const *operands, int noperands, size_t count,

@@ -214,15 +214,22 @@ static uno_err map_new(const struct net_segment_ref *ref, int fd, void **base)
     return UNO_OK;
 }
 
+static struct net_segment *own_of(const uint64_t token[2])
+{
+    for (struct net_segment *s = own; s; s = s->next)
+        if (s->ref.token[0] == token[0] && s->ref.token[1] == token[1])
+            return s;
+    return NULL;
+}
+
 static uno_err map_locked(const struct net_segment_ref *ref, int fd, void **base)
 {
-    if (ref->pid == getpid())
-        for (struct net_segment *s = own; s; s = s->next)
-            if (same_segment(&s->ref, ref) && s->ref.bytes == ref->bytes) {
-                s->users++;
-                *base = s->base;
-                return UNO_OK;
-            }
+    struct net_segment *s = ref->pid == getpid() ? own_of(ref->token) : NULL;
+    if (s && s->ref.bytes == ref->bytes) {
+        s->users++;
+        *base = s->base;
+        return UNO_OK;
+    }
     for (struct mapping *m = mapped; m; m = m->next)
         if (same_segment(&m->ref, ref)) {
             if (m->ref.bytes != ref->bytes)
@@ -249,14 +256,6 @@ uno_err net_segment_map_given(const struct net_segment_ref *ref, int fd, void **
     pthread_mutex_unlock(&lock);
     close(fd);
     return err;
-}
-
-static struct net_segment *own_of(const uint64_t token[2])
-{
-    for (struct net_segment *s = own; s; s = s->next)
-        if (s->ref.token[0] == token[0] && s->ref.token[1] == token[1])
-            return s;
-    return NULL;
 }
 
 void net_segment_show(const struct net_segment_ref *ref)

@@ -185,6 +185,9 @@ static inline size_t plan_tiles(size_t len, size_t tile_elems)
     return len == 0 ? 1 : (len + tile_elems - 1) / tile_elems;
 }
 
+/* How many ranks are on the host of this one, itself among them. */
+int plan_host_ranks(const struct plan *plan, int rank);
+
 /* ---- the firing graph (plan_graph.c): what verify proves and sim times, one tile of all ranks ------------
  * A node is one firing (step of count c: c nodes; a nop is one). It happens when its lane has come to it, the steps its
  * step waits for have finished (first firing only), every message it takes is there and, if it sends, the message k

@@ -196,7 +196,7 @@ static void number_messages(struct plan_graph *g)
     }
 }
 
-static int same_host_ranks(const struct plan *plan, int rank)
+int plan_host_ranks(const struct plan *plan, int rank)
 {
     int n = 0;
     for (int r = 0; r < plan->nranks; r++)
@@ -210,7 +210,7 @@ static uno_err place_readers(struct plan_graph *g)
     size_t at = 0;
     for (int i = 0; i < g->nlinks; i++) {
         struct plan_link *k = &g->links[i];
-        k->readers = k->dst < 0 ? same_host_ranks(g->plan, k->src) - 1 : 1;
+        k->readers = k->dst < 0 ? plan_host_ranks(g->plan, k->src) - 1 : 1;
         k->reader0 = (int32_t)at;
         at += (size_t)k->count * (size_t)k->readers;
         if (at > GRAPH_MAX_NODES)

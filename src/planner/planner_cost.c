@@ -43,14 +43,6 @@ static void add_step(const struct plan *plan, const struct plan_prog *prog, cons
         w->in += count * (host_of[prog->recvs[prog->recv_list[s->recv + i]].peer] != host_of[prog->rank]);
 }
 
-static int ranks_beside(const struct plan *plan, int rank)
-{
-    int others = -1;
-    for (int r = 0; r < plan->nranks; r++)
-        others += plan->host_of[r] == plan->host_of[rank];
-    return others;
-}
-
 /* Messages of one tile on each sending connection; the fullest counts. */
 static uno_err count_messages(const struct plan *plan, const struct plan_prog *prog, struct plan_load *load)
 {
@@ -63,7 +55,7 @@ static uno_err count_messages(const struct plan *plan, const struct plan_prog *p
     uint64_t readers = 0;
     for (int i = 0; i < prog->nsends; i++) {
         const struct plan_conn *c = &prog->sends[i];
-        readers += c->group ? (uint64_t)ranks_beside(plan, prog->rank) : 1;
+        readers += c->group ? (uint64_t)plan_host_ranks(plan, prog->rank) - 1 : 1;
         bool net = !c->group && plan->host_of[c->peer] != plan->host_of[prog->rank];
         uint64_t *fullest = net ? &load->messages_net : &load->messages_shm;
         *fullest = MAX(*fullest, messages[i]);
@@ -202,11 +194,6 @@ uno_err planner_load(const struct plan *plan, struct plan_load *load)
     return err;
 }
 
-static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
-{
-    return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX / 4096);
-}
-
 /* A slot comes back one hop after its message went out: k messages may be under way in two hops. */
 static uint64_t credit_ps(uint64_t messages, uint64_t hop_ps, uint64_t k)
 {
@@ -225,8 +212,7 @@ const char *const planner_part_words[PLANNER_PARTS] = {
     [PART_SLOTS] = "waiting for slots to come back"};
 
 /* Ranks that share a processor take turns. Who waits for all others waits for the turns of all; in a ring each waits for one other only,
- * on average half of them. Of calls that go one way, and over no other rank, a sender is ahead
- * as far as its slots. */
+ * on average half of them. Of calls that go one way, and over no other rank, a sender is ahead as far as its slots. */
 uint64_t planner_hop_ps(const struct plan_load *l, const struct topo_costs *c, uint64_t slots)
 {
     uint64_t turns = topo_turns_ps(c, l->host_ranks) / (l->neighbours ? 2 : 1);
@@ -239,12 +225,12 @@ uint64_t planner_cost_ps(const struct plan_load *l, const struct topo_costs *c, 
     uint64_t processors = MAX(1, c->processors), k = (uint64_t)s->k, slots = shm_slots(s, tile_bytes);
     uint64_t rank = topo_work_ps(c, l->rank_firings, l->rank_copies, l->rank_reduces, tile_bytes);
     uint64_t host = topo_work_ps(c, l->host_firings, l->host_copies, l->host_reduces, tile_bytes);
-    uint64_t link = MAX(l->host_out, l->host_in) * times_kb(c->net_ps_per_kb, tile_bytes);
+    uint64_t link = MAX(l->host_out, l->host_in) * topo_bytes_ps(c->net_ps_per_kb, tile_bytes);
     uint64_t work = MAX(rank, host / processors), busiest = MAX(work, link);
     uint64_t shm_hop = planner_hop_ps(l, c, slots), net_hop = c->net_latency_ps;
-    uint64_t relay = c->step_ps + times_kb(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
+    uint64_t relay = c->step_ps + topo_bytes_ps(MAX(c->shm_ps_per_kb, c->reduce_ps_per_kb), tile_bytes);
     if (l->hops_net)
-        relay = MAX(relay, times_kb(c->net_ps_per_kb, tile_bytes));
+        relay = MAX(relay, topo_bytes_ps(c->net_ps_per_kb, tile_bytes));
     uint64_t held_up = MAX(credit_ps(l->messages_shm - MIN(l->messages_shm, slots), shm_hop, slots),
                            credit_ps(l->messages_net - MIN(l->messages_net, k), net_hop, k));
     uint64_t hops = l->hops_shm * shm_hop + l->hops_net * net_hop, relays = l->relays * relay;

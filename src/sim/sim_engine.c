@@ -61,11 +61,6 @@ static int host_index(const struct engine *e, int rank)
     return e->g->plan->host_of ? e->g->plan->host_of[rank] : 0;
 }
 
-static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
-{
-    return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX >> 12);
-}
-
 /* ---- the heap --------------------------------------------------------------------------------------------- */
 
 static bool earlier(const struct ready *a, const struct ready *b)
@@ -221,7 +216,7 @@ static void send_message(struct engine *e, int node, uint64_t done, uint64_t byt
     slot->unread = link->readers;
     if (w->net) {
         struct host *from = &e->hosts[host_index(e, link->src)], *to = &e->hosts[host_index(e, link->dst)];
-        uint64_t takes = times_kb(e->in->costs.net_ps_per_kb, bytes);
+        uint64_t takes = topo_bytes_ps(e->in->costs.net_ps_per_kb, bytes);
         uint64_t start = MAX(MAX(done, from->out_free), to->in_free);
         from->out_free = to->in_free = start + takes;
         slot->arrives = start + takes + e->in->costs.net_latency_ps;

@@ -62,8 +62,9 @@ extern const struct topo_costs topo_costs_default;
 /* The costs where the messages of one host's ranks have `bytes` together: shm_ps_per_kb and reduce_ps_per_kb are those of the class.
  * lent: the buffers can be mapped by both sides. */
 struct topo_costs topo_costs_at(const struct topo_costs *costs, uint64_t bytes, bool lent);
-/* What a rank does: so many steps with `bytes` each, passes of one side over a slot, operands that are reduced. Saturates far beyond any
- * real time, and leaves room to add up. */
+/* So many bytes at a rate. Saturates far beyond any real time, and leaves room to add up. */
+uint64_t topo_bytes_ps(uint64_t ps_per_kb, uint64_t bytes);
+/* What a rank does: so many steps with `bytes` each, passes of one side over a slot, operands that are reduced. */
 uint64_t topo_work_ps(const struct topo_costs *costs, uint64_t steps, uint64_t copies, uint64_t reduces, uint64_t bytes);
 /* Until each of so many ranks of a host has had its turn on a processor; 0: each has one to itself. */
 uint64_t topo_turns_ps(const struct topo_costs *costs, uint64_t ranks);

@@ -40,14 +40,14 @@ struct topo_costs topo_costs_at(const struct topo_costs *costs, uint64_t bytes, 
     return at;
 }
 
-static uint64_t times_kb(uint64_t ps_per_kb, uint64_t bytes)
+uint64_t topo_bytes_ps(uint64_t ps_per_kb, uint64_t bytes)
 {
     return MIN(mul_div(ps_per_kb, bytes, 1024), UINT64_MAX / 4096);
 }
 
 uint64_t topo_work_ps(const struct topo_costs *c, uint64_t steps, uint64_t copies, uint64_t reduces, uint64_t bytes)
 {
-    return steps * c->step_ps + copies * times_kb(c->shm_ps_per_kb, bytes) / 2 + reduces * times_kb(c->reduce_ps_per_kb, bytes);
+    return steps * c->step_ps + copies * topo_bytes_ps(c->shm_ps_per_kb, bytes) / 2 + reduces * topo_bytes_ps(c->reduce_ps_per_kb, bytes);
 }
 
 uint64_t topo_turns_ps(const struct topo_costs *c, uint64_t ranks)

@@ -196,18 +196,23 @@ static bool on_the_way(const struct watch *w, const struct gather *g)
     return true;
 }
 
+static uint64_t waits_until_ns(const struct watch *w, const struct gather *g)
+{
+    return g->deadline_ns + (on_the_way(w, g) ? SLOWLY_NS : 0);
+}
+
 bool gather_done(struct watch *w, struct gather *g, uint64_t now)
 {
     if (!g->runs)
         return false;
     if (!g->own && now >= report_ready_ns(w))
         add_own(w, g);
-    return g->own && (g->nasked == 0 || now >= g->deadline_ns + (on_the_way(w, g) ? SLOWLY_NS : 0));
+    return g->own && (g->nasked == 0 || now >= waits_until_ns(w, g));
 }
 
 static uint64_t next_of(const struct watch *w, const struct gather *g)
 {
-    return !g->runs ? UINT64_MAX : g->own ? g->deadline_ns + (on_the_way(w, g) ? SLOWLY_NS : 0) : report_ready_ns(w);
+    return !g->runs ? UINT64_MAX : g->own ? waits_until_ns(w, g) : report_ready_ns(w);
 }
 
 uint64_t gather_next_ns(const struct watch *w)
