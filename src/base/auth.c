@@ -96,12 +96,17 @@ void auth_start(struct auth_session *s, const struct auth_key *key, bool initiat
     s->patient = false;
 }
 
+bool auth_answered(const struct auth_session *s)
+{
+    return !s->initiator && s->state == A_READ_PROOF && s->own_job != 0 && s->hello.job == s->own_job;
+}
+
 /* Is its time over? Who has said what only our own know gets some more, once. */
 static bool is_late(struct auth_session *s)
 {
     if (clock_ns() < s->deadline_ns)
         return false;
-    if (s->patient || s->initiator || s->state != A_READ_PROOF || s->own_job == 0 || s->hello.job != s->own_job)
+    if (s->patient || !auth_answered(s))
         return true;
     s->patient = true;
     s->deadline_ns += (uint64_t)((AUTH_PATIENT_S - LIMIT_S) * 1e9);

@@ -60,6 +60,8 @@ struct auth_session {
 };
 void auth_start(struct auth_session *s, const struct auth_key *key, bool initiator);
 uno_err auth_step(struct auth_session *s, int fd);
+/* Acceptor: somebody who says that it is of own_job has our answer, and takes the connection for made when that arrives. */
+bool auth_answered(const struct auth_session *s);
 /* Initiator, before it closes the socket of a handshake that is not done, whatever the reason. Never blocks. */
 void auth_give_up(const struct auth_session *s, int fd);
 /* Connections to this process that were refused: no handshake, a wrong one, or a stranger to the job who knows the secret. Counted by who

@@ -549,6 +549,14 @@ bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late)
     return again;
 }
 
+bool connect_answered(const struct net_proc *p)
+{
+    for (const struct tcp_half *h = p->halves; h; h = h->next)
+        if (!h->link && auth_answered(&h->auth))
+            return true;
+    return false;
+}
+
 void connect_close(struct net_proc *p)
 {
     while (p->halves)

@@ -374,7 +374,8 @@ void link_lanes(struct net_link *l);             /* from the address book */
 bool connect_step(struct net_proc *p);           /* accept and shake hands */
 /* Deadlines, retries; late = we were not called for so long. True = call again soon. */
 bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late);
-void connect_close(struct net_proc *p);
+bool connect_answered(const struct net_proc *p); /* does anybody who connects take its connection for made before we do? */
+void connect_close(struct net_proc *p);          /* ends all that is half open, and listens no more */
 int lane_of(const struct net_link *l, int fd);
 
 #endif

@@ -150,14 +150,21 @@ static bool link_idle(struct net_link *l)
     return true;
 }
 
+/* For the holder of the sockets' lock. */
+static bool all_idle(struct net_proc *p)
+{
+    bool idle = true;
+    for (struct net_link *l = atomic_load(&p->links); l && idle; l = atomic_load(&l->next))
+        idle = link_idle(l);
+    return idle;
+}
+
 bool net_idle(struct net_proc *p)
 {
     if (!proc_try(p))
         return false;
     proc_empty_inbox(p);
-    bool idle = true;
-    for (struct net_link *l = atomic_load(&p->links); l && idle; l = atomic_load(&l->next))
-        idle = link_idle(l);
+    bool idle = all_idle(p);
     proc_done(p);
     return idle;
 }
@@ -176,16 +183,19 @@ void net_proc_drain(struct net_proc *p, uint64_t max_ns)
     p->goodbye = true;
     for (struct net_link *l = atomic_load(&p->links); l; l = atomic_load(&l->next))
         link_goodbye(l);
-    proc_round(p, false);
-    proc_done(p);
-    while (!net_idle(p) && clock_ns() < end) {
-        struct pollfd f = {.fd = p->data_fd, .events = POLLIN};
-        poll(&f, 1, 1);
-        proc_lock(p);
+    for (;;) {
         proc_round(p, false);
+        connect_step(p);
+        if (clock_ns() >= end || (all_idle(p) && !connect_answered(p)))
+            break;
         proc_done(p);
+        struct pollfd f[2] = {{.fd = p->data_fd, .events = POLLIN}, {.fd = p->setup_fd, .events = POLLIN}};
+        poll(f, ARRAY_LEN(f), 1);
+        proc_lock(p);
     }
+    connect_close(p); /* who comes now is refused: a link that came up after all would end without a goodbye, as by a death */
     atomic_store(&p->leaving, true);
+    proc_done(p);
 }
 
 void net_proc_free(struct net_proc *p)

@@ -284,6 +284,28 @@ static void goodbye_is_clean(void **state)
     side_open(&A, 0); /* for teardown */
 }
 
+/* Who connects takes its connection for made as soon as the other side has answered: when that one leaves then, it has to say so. */
+static void goodbye_reaches_who_has_just_connected(void **state)
+{
+    uint32_t n = 1;
+    uint64_t end = clock_ns() + LIMIT_NS;
+    assert_int_equal(net_control_send(B.l, &n, sizeof n), UNO_OK);
+    while (!connect_answered(A.p) && clock_ns() < end) {
+        net_progress(B.p);
+        if (!connect_answered(A.p))
+            net_progress(A.p);
+    }
+    while (!B.l->npaths && clock_ns() < end)
+        net_progress(B.p);
+    assert_int_equal(A.heard.controls, 0);
+    net_proc_drain(A.p, 1000000000);
+    net_proc_free(A.p);
+    while (!B.heard.downs && clock_ns() < end)
+        net_progress(B.p);
+    assert_int_equal(B.heard.how, NET_DOWN_LEFT);
+    side_open(&A, 0); /* for teardown */
+}
+
 static void goodbye_tells_the_exit_status(void **state)
 {
     uint32_t n = 1;
@@ -476,7 +498,7 @@ int main(void)
         CASE(many_ends_share_the_sockets), CASE(shapes_change_between_messages), CASE(large_messages_are_cut_and_joined),
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
         CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
-        CASE(goodbye_is_clean), CASE(goodbye_tells_the_exit_status), CASE(an_end_without_goodbye_is_told_apart),
+        CASE(goodbye_is_clean), CASE(goodbye_reaches_who_has_just_connected), CASE(goodbye_tells_the_exit_status), CASE(an_end_without_goodbye_is_told_apart),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
         CASE(callers_and_service_threads_share),
     };
