@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * faults.c - runs the table of cases: things that go wrong around and between real processes. `faults [--carrier shm|tcp] [NAME...]`;
- * --list names them. Each case runs in fresh processes, with a deadline, an own directory for temporary files and stderr kept apart;
- * afterwards no process, no file and nothing in /dev/shm may be left.
+ * faults.c - runs the table of cases: things that go wrong around and between real processes. `faults [--carrier shm|tcp]
+ * [--but NAME] [NAME...]`, each NAME the beginning of names; --list names them. Each case runs in fresh processes, with a deadline,
+ * an own directory for temporary files and stderr kept apart; afterwards no process, no file and nothing in /dev/shm may be left.
  */
 #include "faults.h"
 
@@ -307,11 +307,14 @@ int main(int argc, char **argv)
                                          fault_cases_lend};
     int only = SHM | TCP | ONCE, at = 1, bad = 0, ran = 0;
     bool list = false;
+    const char *but = NULL;
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
         if (strcmp(argv[at], "--list") == 0)
             list = true;
         else if (strcmp(argv[at], "--carrier") == 0 && at + 1 < argc)
             only = strcmp(argv[++at], "tcp") == 0 ? TCP : SHM | ONCE;
+        else if (strcmp(argv[at], "--but") == 0 && at + 1 < argc)
+            but = argv[++at];
     }
     if (argc == 3 && strcmp(argv[1], "--occupy") == 0)
         lend_occupy(argv[2]);
@@ -323,7 +326,7 @@ int main(int argc, char **argv)
     for (size_t t = 0; t < ARRAY_LEN(tables); t++)
         for (const struct fault_case *c = tables[t]; c->name; c++)
             for (size_t k = 0; k < ARRAY_LEN(each); k++) {
-                if (!(c->carriers & each[k] & only) || !wanted(c->name, argc - at, argv + at))
+                if (!(c->carriers & each[k] & only) || !wanted(c->name, argc - at, argv + at) || (but && strncmp(c->name, but, strlen(but)) == 0))
                     continue;
                 ran++;
                 if (list)
