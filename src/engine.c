@@ -503,6 +503,12 @@ uno_err engine_p2p(uno_comm *c, struct p2p_request *r)
         exec_wait_count(&c->env, EXEC_SPUN);
     else
         err = p2p_wait(c, r); /* of an error, too, others may have to hear */
+    if (__builtin_expect(p2p_owes(c->p2p), 0)) { /* matched when it was issued: its sender waits for our word */
+        bool moved = false;
+        p2p_poll(c->p2p, &moved);
+        if (p2p_owes(c->p2p))
+            engine_kick();
+    }
     if (c->env.proc)
         net_leave(c->env.proc);
     return err;

@@ -93,6 +93,21 @@ static void pause_group(uno_comm *c, struct exec_wait *wait)
     (void)exec_pause(&env, wait, 0, UINT64_MAX, false);
 }
 
+/* What a receive was matched with may wait for a word that did not fit yet; nobody else here sends it. */
+static void kick_if_owing(struct op *first)
+{
+    for (struct op *op = first; op; op = op->next_in_group) {
+        if (!op->p2p || !walk_try(op->comm))
+            continue;
+        bool owes = p2p_owes(op->comm->p2p);
+        walk_leave(op->comm);
+        if (owes) {
+            engine_kick();
+            return;
+        }
+    }
+}
+
 void engine_wait_group(struct op *first)
 {
     struct exec_wait wait = {0};
@@ -113,8 +128,10 @@ void engine_wait_group(struct op *first)
             blocked = c;
             walk_leave(c);
         }
-        if (!pending)
+        if (!pending) {
+            kick_if_owing(first);
             return;
+        }
         if (moved)
             wait = (struct exec_wait){0};
         else if (blocked)

@@ -144,6 +144,8 @@ uno_err uno_test(uno_request **request, uno_status *status)
             net_progress(c->env.proc);
         engine_step(c, &moved);
         engine_look_now(c);
+        if (p2p_owes(c->p2p))
+            engine_kick(); /* the caller may not come again soon */
         walk_leave(c);
     }
     if (!p2p_done(&(*request)->p2p)) {

@@ -313,6 +313,8 @@ uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_con
                        : "another thread of this rank is shrinking this communicator");
     }
     end_old(c);
+    if (requests_elsewhere(c)) /* whom we wait for may need them before it comes */
+        engine_kick();
     uno_err err = shrink_run(c->shrink, set, &c->aborts);
     free(set);
     if (err == UNO_ERR_UNREACHABLE)

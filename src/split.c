@@ -245,6 +245,8 @@ static uno_err meet(struct splitting *s, const uno_id *id, const struct config *
     struct auth_key key;
     struct boot_ask ask = {may_come, s};
     boot_id_key(id, &key, &s->mine.job);
+    if (requests_elsewhere(NULL)) /* whom we wait for may need them before it comes */
+        engine_kick();
     return boot_open_asking(id, s->place, s->count, cfg, clock_after(cfg->join_timeout), &ask, &s->boot);
 }
 

@@ -99,9 +99,15 @@ static uno_err open_for(struct p2p *p, const struct p2p_request *r)
 {
     if (r->peer != UNO_ANY)
         return open_pair(p, r->peer);
-    for (int q = 0; q < p->env->size; q++)
-        TRY(open_pair(p, q));
-    return UNO_OK;
+    uno_err gone = UNO_OK;
+    for (int q = 0; q < p->env->size; q++) {
+        uno_err err = open_pair(p, q);
+        if (err != UNO_OK && err != UNO_ERR_UNREACHABLE)
+            return err;
+        if (err != UNO_OK)
+            gone = err; /* it has left; another one may send */
+    }
+    return p->nopen > 0 || p->env->size == 1 ? UNO_OK : gone;
 }
 
 static void issue_to_self(struct p2p *p, struct p2p_request *r)

@@ -171,6 +171,33 @@ static void orphan_rank(int rank)
     CHECK(err != UNO_OK && err != UNO_ERR_IN_PROGRESS && never == NULL, "the request says %s", uno_err_name(err));
 }
 
+/* Rank 0 takes messages without content that have come already, and stays away from the library: the last one's sender, beyond its
+ * credit, must not wait for that. */
+static void empties_rank(int rank)
+{
+    enum { N = 9 };
+    float x = 1;
+    uno_request *later = NULL;
+    uno_comm *comm = join_as(rank, 2, NULL);
+    if (rank == 1) {
+        for (int i = 0; i < N; i++)
+            CHECK(uno_send(NULL, 0, UNO_FLOAT32, 0, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+        set_stage(1, 1);
+        CHECK(uno_isend(&x, 1, UNO_FLOAT32, 0, 7, comm, &later) == UNO_OK, "%s", uno_last_error(comm));
+    } else {
+        CHECK(uno_irecv(&x, 1, UNO_FLOAT32, 1, 7, comm, &later) == UNO_OK, "%s", uno_last_error(comm));
+        for (int i = 0; i < 60; i++) {
+            CHECK(uno_test(&later, NULL) == UNO_ERR_IN_PROGRESS, "the last message came before the others were taken");
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        }
+        for (int i = 0; i < N; i++)
+            CHECK(uno_recv(NULL, 0, UNO_FLOAT32, 1, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+        wait_stage(1, 1);
+    }
+    CHECK(uno_wait(&later, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
+}
+
 /* Each collective refuses each kind of wrong argument with the right code and a sentence that names the function. */
 struct wrong { const char *what; uno_coll from, to; const void *in; void *out; size_t count; int type, op, root; uno_err code; };
 
@@ -455,6 +482,7 @@ const struct fault_case fault_cases_calls[] = {
     {"disagree_send_type", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SEND_TYPE},
     {"usage", 2, ANY, 20, usage_rank, NULL, NULL, QUIET, 0},
     {"orphan_requests", 2, ANY, 20, orphan_rank, NULL, NULL, QUIET, 0},
+    {"empty_messages", 2, ANY, 10, empties_rank, NULL, NULL, QUIET, 0},
     {"arguments", 2, ANY, 20, arguments_rank, NULL, NULL, QUIET, 0},
     {"arguments_everywhere", 2, ANY, 20, wrong_everywhere_rank, NULL, NULL, QUIET, 0},
     {"nothing_to_move", 3, ANY, 20, nothing_rank, NULL, NULL, QUIET, 0},

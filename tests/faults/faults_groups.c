@@ -182,11 +182,38 @@ static void different_judge(const int *statuses)
         expect(r, UNO_ERR_MISMATCH, "different lists of ranks", -1);
 }
 
+/* Rank 0 waits in create_group for rank 2, which comes when it has heard of rank 1, whose message rank 0 has asked for before. */
+static void requests_go_on_rank(int rank)
+{
+    static float data[1 << 18];
+    uno_request *request = NULL;
+    uno_comm *comm = join_as(rank, 3, NULL), *made = NULL;
+    uno_id id = id_of(comm, 0);
+    uno_err err = UNO_OK;
+    if (rank == 0) {
+        err = uno_irecv(data, ARRAY_LEN(data), UNO_FLOAT32, 1, 0, comm, &request);
+    } else if (rank == 1) {
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL); /* rank 0 waits by then */
+        err = uno_send(data, ARRAY_LEN(data), UNO_FLOAT32, 0, comm, NULL);
+        if (err == UNO_OK)
+            err = uno_send(data, 1, UNO_FLOAT32, 2, comm, NULL);
+    } else {
+        err = uno_recv(data, 1, UNO_FLOAT32, 1, comm, NULL);
+    }
+    CHECK(err == UNO_OK, "%s", uno_last_error(comm));
+    if (rank != 1)
+        made = created(comm, &id, 2, (int[]){0, 2});
+    CHECK(rank != 0 || uno_wait(&request, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
+    CHECK(!made || uno_comm_destroy(made) == UNO_OK, "%s", uno_last_error(NULL));
+}
+
 const struct fault_case fault_cases_groups[] = {
     {"kill_create", 3, ANY, 20, missing_rank, killed_judge, NULL, 0, 0},
     {"create_absent", 3, ANY, 20, missing_rank, absent_judge, NULL, 0, 1},
     {"kill_shared_member", 3, ANY, 20, shared_member_rank, killed_judge, NULL, 0, 0},
     {"abort_one_of_several", 2, ANY, 20, abort_one_rank, abort_one_judge, NULL, 0, 0},
+    {"requests_go_on", 3, ANY, 20, requests_go_on_rank, NULL, NULL, QUIET, 0},
     {"disagree_create", 3, ANY, 20, different_rank, different_judge, NULL, 0, 0},
     {0},
 };

@@ -221,6 +221,26 @@ static void leave_unread_rank(int rank)
     CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy: %s", uno_last_error(NULL));
 }
 
+/* Who has left sends nothing; others still may. */
+static void leave_any_rank(int rank)
+{
+    float x = (float)rank;
+    int one = 1;
+    uno_request *request = NULL;
+    uno_status status;
+    uno_comm *comm = join_as(rank, 3, NULL);
+    warm_up(comm);
+    if (rank == 2) {
+        CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
+        return;
+    }
+    CHECK(wait_for(enough_ended, &one, now_case->limit_s), "rank 2 did not end");
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* and that is known */
+    uno_err err = rank == 0 ? uno_irecv(&x, 1, UNO_FLOAT32, UNO_ANY, 7, comm, &request) : uno_isend(&x, 1, UNO_FLOAT32, 0, 7, comm, &request);
+    CHECK(err == UNO_OK && uno_wait(&request, &status) == UNO_OK && x == 1, "%s", uno_last_error(comm));
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "%s", uno_last_error(NULL));
+}
+
 static void leave_needed_rank(int rank)
 {
     uno_comm *comm = join_as(rank, now_case->ranks, NULL);
@@ -469,6 +489,7 @@ const struct fault_case fault_cases_peers[] = {
     /* Without fork's handlers a child keeps the sockets too: across hosts only heartbeats can tell. */
     {"kill_child_clone", 3, SHM, 20, kill_with_child_rank, kill_judge, NULL, 0, CHILD_CLONE},
     {"leave", 4, ANY, 20, leave_rank, NULL, NULL, QUIET, 0},
+    {"leave_any", 3, ANY, 20, leave_any_rank, NULL, NULL, QUIET, 0},
     {"leave_unread", 4, ANY, 20, leave_unread_rank, NULL, NULL, QUIET, 0},
     {"leave_needed_before", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_TILED},
     {"leave_needed_while", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_SMALL + 1},
