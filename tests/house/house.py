@@ -36,7 +36,7 @@ LAW = {
     "watch": {"base", "net", "verdict"},
     "exec": {"base", "plan", "net", "watch"},
 }
-TOP = {"probe": {"base", "topo", "net"}}  # files of src/ itself; the others there may include every folder's header
+TOP = {"jobs": {"base", "verdict"}}  # files of src/ itself; the others there may include every folder's header
 # The deciding side never sees a socket.
 NO_SOCKETS = {"topo", "plan", "verify", "sim", "planner", "verdict"}
 SOCKETS = re.compile(r"^(sys/socket|sys/un|netinet/.*|arpa/inet|netdb)\.h$")
@@ -190,7 +190,7 @@ def settings_page(root):
            "page). A value is looked for in the environment as `UNISONO_NAME`, then in what the program passed, then under the NCCL or",
            "RCCL names given here, then the default holds. `UNISONO_` values are strict: an illegal one fails the job with a sentence that",
            "lists what is legal, an unknown name is reported with the nearest real one. `unisono doctor --env` shows what is in force and why.",
-           "", "Sizes take K, M, G; times take ms, s, m, h (plain numbers are seconds); yes-or-no settings take 1 0 true false yes no on off.",
+           "", "Sizes take K, M, G, T; times take us, ms, s, m, h (plain numbers are seconds); yes-or-no settings take 1 0 true false yes no on off.",
            ""]
     for kind, a in settings(root):
         name, rest = c_strings(a[1]), a[2:]
@@ -309,7 +309,7 @@ BAD = [  # file, content, rule
     ("src/net/x.c", "#include <hwloc.h>\n", rule_includes),
     ("src/boot/x.c", "#  include <sodium.h>\n", rule_includes),
     ("src/net/y.c", '#include "../base/base.h"\n', rule_includes),
-    ("src/probe.c", '#include "exec/exec.h"\n', rule_includes),
+    ("src/jobs.c", '#include "exec/exec.h"\n', rule_includes),
     ("src/attic/x.c", '#include "base/base.h"\n', rule_includes),
     ("cli/x.c", '#include "base/base.h"\n', rule_includes),
     ("src/plan/z.c", "int a;\n", rule_spdx),
