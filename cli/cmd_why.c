@@ -27,7 +27,8 @@ static void usage(void)
            "      --stall SECONDS  who waits for less is not stuck (default 1)\n"
            "      --json           for programs\n"
            "      --export-flight-recorder DIR\n"
-           "                       also write what is known of each rank to DIR, in the JSON form of PyTorch's flight recorder\n\n"
+           "                       also write what is known of each rank to DIR, in the form of PyTorch's flight recorder: as JSON, and\n"
+           "                       as the pickle that PyTorch's analyser reads\n\n"
            "Exit status: 0 = nothing is wrong, 1 = there is a fault, or a process is stopped, 2 = not done.\n");
 }
 

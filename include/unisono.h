@@ -11,7 +11,7 @@
  * buffers belong to the library until the stream has passed the operation.
  *
  * Counts are in elements of `type`. A count of 0 is legal, takes part in ordering and moves nothing;
- * buffers may then be NULL.
+ * buffers may then be NULL. Others must be aligned to their element (complex: to its part), else UNO_ERR_ARG.
  */
 #ifndef UNISONO_H
 #define UNISONO_H
@@ -133,7 +133,8 @@ typedef struct uno_id {
     unsigned char bytes[UNO_ID_BYTES]; /* contains a secret: keep it as private as the job */
 } uno_id;
 
-/* Undefined fields mean "default". Initialise with UNO_CONFIG_INIT. An environment setting wins over a field. */
+/* Undefined fields mean "default". Initialise with UNO_CONFIG_INIT. A UNISONO_ setting wins over a field,
+ * a field over NCCL_ and RCCL_ names. */
 typedef struct uno_config {
     size_t size;         /* sizeof(uno_config) */
     unsigned magic;      /* UNO_CONFIG_MAGIC */
@@ -213,7 +214,7 @@ UNO_API uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude
  * sent have begun to read it: those that come later find it gone with this process. Not collective. */
 UNO_API uno_err uno_comm_finalize(uno_comm *comm);
 /* Free the communicator (finalizes it first: what was issued here and nobody meets fails at its deadline). NULL is allowed.
- * UNO_OK also when finalizing failed: call uno_comm_finalize before, to know. */
+ * UNO_OK also when finalizing failed: call uno_comm_finalize and uno_comm_async_error before, to know. */
 UNO_API uno_err uno_comm_destroy(uno_comm *comm);
 /* Fail every operation of this communicator on all ranks with UNO_ERR_ABORTED. Any thread, also while another waits in it.
  * The handle stays valid until uno_comm_destroy. */
@@ -227,7 +228,8 @@ UNO_API uno_err uno_comm_set_timeout(uno_comm *comm, double timeout_s) UNO_MUST_
 /* Return this rank's number, the number of ranks; -1 for NULL. */
 UNO_API int uno_comm_rank(const uno_comm *comm);
 UNO_API int uno_comm_size(const uno_comm *comm);
-/* Write one line into buf saying which plan a call with these arguments runs and why. Local; needs no other rank. */
+/* Write one line into buf saying which plan a call with these arguments runs and why. Local; needs no other rank.
+ * root: a rank, also where the collective has none. */
 UNO_API uno_err uno_comm_explain(uno_comm *comm, uno_coll coll, size_t count, uno_type type, uno_op op, int root,
                                  char *buf, size_t buf_bytes) UNO_MUST_CHECK;
 

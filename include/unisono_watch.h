@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unisono_watch.h - read what a process does: carriers used, settings in force. For tools and monitoring; nothing here
- * blocks or talks to other ranks.
+ * unisono_watch.h - read what processes do: carriers, settings, ledgers, verdicts, ends. For tools, launchers and
+ * monitoring. What may wait or asks other processes says so.
  */
 #ifndef UNISONO_WATCH_H
 #define UNISONO_WATCH_H

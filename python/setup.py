@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds package unisono: one extension against the installed torch, with libunisono.so beside it in the wheel.
 
-libunisono is taken from UNISONO_PREFIX (an installation), from UNISONO_BUILD (a build folder of this repository), from pkg-config, or
-from this repository, which is built for the purpose; in this order. docs/torch.md has the details.
+libunisono is taken from UNISONO_PREFIX (an installation), from UNISONO_BUILD (a build folder of this repository), from this repository,
+which is built for the purpose, or from pkg-config; in this order. docs/torch.md has the details.
 """
 import os
 import pathlib

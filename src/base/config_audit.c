@@ -47,7 +47,7 @@ static const struct { const char *prefix, *why; } families[] = {
     {"NCCL_MNNVL", "it is about NVLink between hosts"}, {"NCCL_GRAPH", "it is about CUDA graphs or NCCL's topology search"},
     {"NCCL_NET_PLUGIN", "plugins of NCCL are not loaded here"}, {"NCCL_TUNER", "plugins of NCCL are not loaded here"},
     {"NCCL_PROFILE", "plugins of NCCL are not loaded here"}, {"NCCL_RAS", "unisono watches a job by itself"},
-    {"RCCL_MSCCL", "plans are loaded in another way here"}, {"NCCL_", "it has no meaning in unisono"},
+    {"RCCL_MSCCL", "imported plans are not run yet"}, {"NCCL_", "it has no meaning in unisono"},
     {"RCCL_", "it has no meaning in unisono"}};
 
 static const char *why_not_here(const char *name)
