@@ -240,6 +240,8 @@ static int watch_job(struct job_found *found, struct top_options *o)
     }
     if (m && !o->once)
         terminal_end();
+    if (rc == CLI_ERROR && m && !o->once)
+        out_error("top", "%s", uno_last_error(NULL)); /* what was said before went with the screen */
     if (rc == CLI_GOOD && ended && !o->once)
         puts("all processes of the job on this host have ended");
     meter_free(m);

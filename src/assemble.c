@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * assemble.c - a communicator as an object: its own memory, the mapped regions of others, its parts put together once peers and
- * hosts are known, and all of it freed. Called by join.c, join_local.c and split.c; it exchanges nothing with other ranks.
+ * hosts are known, and all of it freed. Called by join.c, join_local.c, split.c and shrink.c; it exchanges nothing with other ranks.
  */
 #include "comm.h"
 

@@ -42,7 +42,7 @@ static bool same_address(const struct sock_addr *a, const struct sock_addr *b)
     return na == nb && memcmp(pa, pb, na) == 0;
 }
 
-/* Length of the common prefix, if `to` is in the subnet of the local address `from`; 0 = it is not. */
+/* Is `to` in the subnet of the local address `from`? */
 static bool same_subnet(const struct ifaddrs *all, const struct sock_addr *from, const struct sock_addr *to)
 {
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {

@@ -323,7 +323,7 @@ uno_err link_control_queue(struct net_link *l, uint8_t type, const void *data, s
     pthread_mutex_unlock(&l->control_mutex);
     if (full) {
         free(c);
-        return err_set(UNO_ERR_UNREACHABLE, "process %d has not acknowledged %d control frames", l->process, TCP_CONTROL_QUEUE);
+        return err_set(UNO_ERR_MEMORY, "process %d has not acknowledged %d control frames", l->process, TCP_CONTROL_QUEUE);
     }
     return UNO_OK;
 }

@@ -403,7 +403,8 @@ static void find_unmatched(struct judge *j)
         if (!w->p2p || (w->on >= 0 && j->blocked[w->on]))
             continue;
         enum verdict_kind kind = w->on >= 0 ? classify(j, w->group, w->on, true) : VERDICT_KIND_P2P_UNMATCHED;
-        if (kind == VERDICT_KIND_DEAD || (!is_final(kind) && !old_enough(j, w->since_ns)))
+        if (kind == VERDICT_KIND_DEAD || (!is_final(kind) && !old_enough(j, w->since_ns)) ||
+            (kind == VERDICT_KIND_SILENT && hardly_silent(j, w->on)))
             continue;
         int32_t who[2] = {w->rank, w->on};
         if (w->on >= 0 && w->on < w->rank) {
@@ -418,6 +419,8 @@ static void find_unmatched(struct judge *j)
         x->group = w->group;
         x->since_ns = w->since_ns;
         x->sure = pair ? VERDICT_LIKELY : VERDICT_SURE;
+        if (w->on >= 0 && (hardly_seen(j, kind, (int32_t[]){w->on}, 1) || (pair && moves_on(j, &j->f->ranks[w->on]))))
+            x->sure = VERDICT_GUESS; /* a stage of a pipeline may come yet */
     }
 }
 

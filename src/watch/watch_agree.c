@@ -203,7 +203,7 @@ static bool calls_now(const struct agree *a, int rank, uint64_t now)
     return rank == a->rank ? a->called : o->called && !o->gone && fresh(a, rank, 3 * a->times.silence_ns, now);
 }
 
-/* The lowest caller that is not silent, as far as we know; -1 = nobody but perhaps ourselves. */
+/* The lowest caller that is not silent, as far as we know; -1 = nobody: we have not called. */
 static int leader(const struct agree *a, uint64_t now)
 {
     for (int r = 0; r < a->size; r++)
@@ -396,6 +396,13 @@ uno_err agree_receive(struct agree *a, const void *data, size_t bytes, uint64_t 
     return UNO_OK;
 }
 
+/* Who leads may be deaf to somebody whose answer it needs, or mute: then all others would wait for it. From now on anybody tries; their
+ * pauses differ (step_back). */
+static bool is_overdue(const struct agree *a, uint64_t now)
+{
+    return since(now, a->called_ns) >= a->times.calls_ns + 3 * a->times.silence_ns;
+}
+
 static void announce(struct agree *a, uint64_t now, int lead)
 {
     if (now < a->announce_ns)
@@ -421,7 +428,7 @@ void agree_tick(struct agree *a, uint64_t now)
     }
     if (!a->called)
         return;
-    int lead = leader(a, now);
+    int lead = is_overdue(a, now) ? a->rank : leader(a, now);
     announce(a, now, lead);
     if (lead != a->rank) {
         a->phase = IDLE;
@@ -440,7 +447,7 @@ uint64_t agree_next_ns(const struct agree *a)
 {
     if (a->decided)
         return a->pushes < PUSHES ? a->push_ns : UINT64_MAX;
-    return a->called ? MIN(a->announce_ns, a->called_ns + a->times.calls_ns) : UINT64_MAX;
+    return a->called ? a->announce_ns : UINT64_MAX; /* all else is looked at then */
 }
 
 /* ---- what is known ------------------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * watch_gather.c - the facts of all ranks, collected by a hub: it asks the hub of every host that it hears for the records of its
- * ranks, adds those of its own host, notes what it knows itself of the others, and waits a second at most. The inquiry (watch_inquiry.c)
+ * ranks, adds those of its own host, notes what it knows itself of the others, and waits a second, for who is heard meanwhile two and a half. The inquiry (watch_inquiry.c)
  * and what answers a tool (watch_answer.c) each have one. Runs on the steward's thread only; nothing here waits.
  */
 #include "watch/watch_inner.h"

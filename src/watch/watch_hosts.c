@@ -165,6 +165,7 @@ static void look_who_is_hub(struct watch *w, uint64_t now)
         w->hosts[h].beat_ns = now;
     }
     w->inquiry.stall_ns = 0; /* who is still stalled says so again */
+    w->inquiry.said = (last + 1) << 16; /* other hosts number what this host says: above all that the hubs before have said */
     peers_hub_changed(w);
 }
 

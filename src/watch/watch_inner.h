@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch_inner.h - the steward's state, shared by watch.c (thread, commands) and watch_peers.c (who lives, who is told).
+ * watch_inner.h - the steward's state, shared by the files of this folder: watch.c has the thread and its commands, watch_peers.c who
+ * lives and who is told, watch_hosts.c who speaks for a host, watch_inquiry.c what is said.
  * Everything but the command queue belongs to the steward's thread.
  */
 #ifndef UNO_WATCH_INNER_H

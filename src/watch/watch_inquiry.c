@@ -2,7 +2,7 @@
 /*
  * watch_inquiry.c - what is going on? Somebody waits without progress: its steward's page says so, its hub tells the *root*, the hub
  * of the lowest host that is heard. The root asks the hub of every host that it hears for the records of its ranks, notes what it
- * knows itself of the others, waits a second at most, and has the facts judged. The sentence goes to all hubs; each prints it once
+ * knows itself of the others, waits a moment (watch_gather.c), and has the facts judged. The sentence goes to all hubs; each prints it once
  * and leaves it for its host's processes. It is said again only when it changes, and taken back when things go on.
  * Runs on the steward's thread only; nothing here waits.
  */

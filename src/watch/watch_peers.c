@@ -125,8 +125,8 @@ bool peer_send(struct watch *w, struct peer *to, const void *data, size_t bytes)
     if (err != UNO_OK) {
         char name[256];
         peer_name(w, to, name, sizeof name);
-        to->unlinkable = true;
-        LOG(LOG_INFO, LOG_WATCH, "%s cannot be told of deaths and aborts: %s", name, err_text());
+        to->unlinkable = err != UNO_ERR_MEMORY; /* that may pass */
+        LOG(to->unlinkable ? LOG_INFO : LOG_DEBUG, LOG_WATCH, "%s cannot be told of deaths and aborts: %s", name, err_text());
     }
     return err == UNO_OK;
 }

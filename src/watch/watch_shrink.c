@@ -18,6 +18,7 @@
 
 #define RETRY_NS 100000000ull
 #define SILENCE_NS 1000000000ull
+#define LINGER_NS 30000000000ull /* so long a slate is looked at often that does not change: its member does not wake, or has given up */
 #define IDLE_NS 200000000ull  /* between looks whether somebody of this host has asked */
 #define BUSY_NS 5000000ull    /* between looks at slates while an agreement is on its way */
 #define ENVELOPE_BYTES 16
@@ -33,6 +34,7 @@ struct shrink {
     uint32_t *seen;            /* version of each rank's slate when last read */
     bool *told_called, *far;   /* far: due, and on another host */
     bool has_local;            /* are there other ranks of this host? */
+    uint64_t worked_ns;        /* when last something was to be done here */
     bool asked_others, told_excluded, built, busy;
     /* after shrink_remove */
     bool removed;
@@ -186,7 +188,9 @@ static void serve(struct shrink *s, uint64_t now)
         look_at_slates(s, now);
     agree_tick(s->agree, now);
     send_due(s);
-    s->busy = agree_touched(s->agree) && s->has_local && s->regions && !host_knows(s);
+    if (agree_next_ns(s->agree) != UINT64_MAX)
+        s->worked_ns = now;
+    s->busy = agree_touched(s->agree) && s->has_local && s->regions && !host_knows(s) && now - s->worked_ns < LINGER_NS;
     if (s->removed && s->regions && host_knows(s))
         forget_memory(s);
 }

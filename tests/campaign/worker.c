@@ -273,11 +273,11 @@ static int go_on(uno_comm *comm)
 {
     uno_comm *rest;
     uno_err err = uno_comm_shrink(comm, NULL, 0, &rest, NULL);
+    if (err != UNO_OK)
+        say_error(err, comm);
     uno_comm_destroy(comm);
-    if (err != UNO_OK) {
-        say_error(err, NULL);
+    if (err != UNO_OK)
         return 5;
-    }
     me = uno_comm_rank(rest);
     size = uno_comm_size(rest);
     told.at = -1;

@@ -30,6 +30,7 @@ struct world {
     int dies_after[MOST];      /* letters that it still writes; -1 = no limit */
     int side[MOST];            /* of the cut network */
     uint64_t cut_from, cut_to, calm_at;
+    bool deaf;                 /* rank 0 hears rank 1 alone */
     int loss, repeats;         /* percent, until calm */
     struct letter *queue;
     int queued;
@@ -63,6 +64,8 @@ static bool cut(const struct world *w, int a, int b)
 static void post(struct world *w, int from, int to, const unsigned char *bytes)
 {
     bool calm = w->now >= w->calm_at;
+    if (w->deaf && to == 0 && from > 1)
+        return;
     if (cut(w, from, to) || (!calm && chance(w, w->loss)))
         return;
     int copies = !calm && chance(w, w->repeats) ? 2 : 1;
@@ -305,6 +308,25 @@ static void quiet(void **state)
         }
 }
 
+/* The leader is heard by all and hears one of four: too few for it to decide, and the others must not wait for it. */
+static void deaf(void **state)
+{
+    (void)state;
+    for (uint64_t s = 1; s <= 100; s++) {
+        struct world w;
+        world_new(&w, s, 5, &times);
+        w.deaf = true;
+        for (int r = 0; r < w.n; r++)
+            w.calls_at[r] = w.now + 1 + rng_below(&w.rng, 100 * MS);
+        while (w.now < 6000 * MS)
+            step(&w);
+        for (int r = 0; r < w.n; r++)
+            if (!agree_decision(w.a[r]))
+                fail_msg("seed %llu: rank %d did not decide", (unsigned long long)s, r);
+        world_free(&w);
+    }
+}
+
 /* All others have ended, one after the other: the last one needs nobody. */
 static void alone(void **state)
 {
@@ -394,7 +416,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quiet), cmocka_unit_test(alone),    cmocka_unit_test(excluded),
-        cmocka_unit_test(halves), cmocka_unit_test(chaos),   cmocka_unit_test(nonsense), cmocka_unit_test(clock_of_another_thread),
+        cmocka_unit_test(halves), cmocka_unit_test(chaos),   cmocka_unit_test(deaf),
+        cmocka_unit_test(nonsense), cmocka_unit_test(clock_of_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
