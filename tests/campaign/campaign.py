@@ -4,8 +4,8 @@
 wrong at a random moment, rank and size; then it is read what was said. A fault counts as named right only if a sentence names the rank or
 host that was chosen and says what was done to it. Counted too: how long that took, what was said though nothing was wrong, what is left
 behind, how long an abort takes, whether the others could go on. Then healthy load, about which nothing may be said. With --log a campaign
-can be run in pieces, of one build: it goes on where it was interrupted, and --judge writes the page of what there is. Exit status 0: all
-right. Needs Linux and Python's standard library."""
+can be run in pieces, of one build: it goes on where it was interrupted, and --judge writes the page of what there is. Another word size is
+tried with CAMPAIGN_WORD_WORKER, a campaign_worker that was built for 32 bits. Exit status 0: all right. Needs Linux and Python's standard library."""
 import argparse
 import concurrent.futures
 import hashlib
@@ -176,6 +176,7 @@ def observe(trial, job, result):
         job.end()
     undo(trial)
     after(trial, job, result)
+    result["false_alarms"] += [l for _, l in list(job.lines) if "] wrong" in l] # data of an operation that went wrong was used
 
 
 def try_cause(trial):

@@ -96,7 +96,7 @@ class Job:
             os.chmod(os.path.join(self.dir, "enter"), 0o700)
             where = ["--hosts", ",".join("%s:%d" % h for h in hosts), "--launcher", os.path.join(self.dir, "enter") + " {host}"]
         passed = [word for k, v in orders.items() for word in ("--env", "%s=%s" % (k, v))]
-        self.ranks, self.before = ranks, orphaned_memory()
+        self.hosts, self.ranks, self.before = hosts, ranks, orphaned_memory()
         self.process = subprocess.Popen([unisono, "run", "--tag", "--keep-going", *where, *passed, "--", *program],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         errors="replace", env=dict(os.environ, **orders))
@@ -169,8 +169,9 @@ class Job:
         processes = self.pids()[1]
         inodes = {s[8:-1] for s in self.held if s.startswith("socket:")}
         there = set()
-        for name in ("tcp", "tcp6", "udp", "udp6", "unix"):
-            there.update(w for w in read("/proc/net/" + name).split() if w in inodes)
+        for where in [[]] + [["ip", "netns", "exec", h] for h, _ in self.hosts or []]:
+            tables = subprocess.run(where + ["sh", "-c", "cd /proc/net && cat tcp tcp6 udp udp6 unix 2>/dev/null"], stdout=subprocess.PIPE, text=True, check=False)
+            there.update(w for w in tables.stdout.split() if w in inodes)
         memory = orphaned_memory() - self.before
         files = [os.path.join(d, f) for d, _, fs in os.walk(self.dir) for f in fs if "unisono-%d" % os.getuid() not in d and f != "enter"]
         return {"processes": len(processes), "sockets": len(there), "shared memory": len(memory), "files": len(files)}
