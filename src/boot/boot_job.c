@@ -156,6 +156,38 @@ void job_remove_file(struct server *s)
     s->unlink_path = NULL;
 }
 
+static void waits(struct server *s, bool somebody)
+{
+    s->waits_ns = somebody ? clock_ns() : 0;
+    s->say_absent_ns = somebody ? s->waits_ns + s->stall_ns : UINT64_MAX;
+}
+
+/* Again when ten and a hundred times as long has passed. */
+void job_say_absent(struct server *s, uint64_t now)
+{
+    if (now < s->say_absent_ns)
+        return;
+    struct absent a = {s, s->done};
+    struct text missing = {0};
+    uint64_t age = now - s->waits_ns;
+    bool silent = s->joined == s->size;
+    int n = s->failed ? 0 : boot_ranges(s->size, silent ? joined_without_data : not_joined, &a, &missing);
+    s->say_absent_ns = s->waits_ns + 10 * age;
+    if (n)
+        LOG(LOG_WARN, LOG_BOOT, "%d of %d ranks %s though others wait for %.1f s: %.400s; %s", n, s->size,
+            silent ? "joined and then fell silent" : "have not joined", (double)age / 1e9, missing.s ? missing.s : "?",
+            silent ? "look whether they are stopped" : "start them or look at their output");
+    s->said_absent = s->said_absent || n;
+    text_free(&missing);
+}
+
+static void all_have_joined(struct server *s)
+{
+    if (s->said_absent)
+        LOG(LOG_WARN, LOG_BOOT, "all %d ranks have joined, after %.1f s", s->size, (double)(clock_ns() - s->waits_ns) / 1e9);
+    job_remove_file(s);
+}
+
 void job_cannot_accept(struct server *s, int why)
 {
     struct rlimit most = {0};
@@ -219,7 +251,9 @@ void job_join(struct server *s, struct conn *c)
     m->pid = who->pid;
     memcpy(m->host, who->host, sizeof m->host);
     if (++s->joined == s->size)
-        job_remove_file(s);
+        all_have_joined(s);
+    if (s->joined == 1 || s->joined == s->size)
+        waits(s, true);
     s->half_open--;
     c->state = MEMBER;
     c->rank = who->rank;
@@ -319,10 +353,14 @@ void job_contribution(struct server *s, struct conn *c)
 {
     struct collect *k = &s->rounds[c->head.round & 1];
     s->members[c->rank].rounds++;
-    if (++k->have == s->size)
+    if (++k->have == s->size) {
+        waits(s, false);
         round_complete(s, k);
-    else
-        check_leavers(s);
+        return;
+    }
+    if (!s->waits_ns)
+        waits(s, true);
+    check_leavers(s);
 }
 
 void job_left(struct server *s, struct conn *c)

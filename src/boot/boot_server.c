@@ -340,6 +340,8 @@ static uint64_t sweep(struct server *s)
     job_tell_own(s, now);
     if (s->tell_own_ns)
         next = MIN(next, s->tell_own_ns);
+    job_say_absent(s, now);
+    next = MIN(next, s->say_absent_ns);
     for (struct conn **p = &s->conns; *p;) {
         struct conn *c = *p;
         if (c->state == DEAD) {
@@ -498,6 +500,8 @@ uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unl
         boot_id_write(id, &wire);
         boot_id_key(&wire, &s->key, &job);
         s->end_ns = clock_after(cfg->join_timeout + GRACE_S);
+        s->stall_ns = (uint64_t)(cfg->stall * 1e9);
+        s->say_absent_ns = UINT64_MAX;
         err = start_thread(s);
     }
     if (err != UNO_OK)

@@ -45,6 +45,10 @@ struct server {
     char *unlink_path;
     uint64_t end_ns, accept_again_ns;   /* the latter: 0 = accepting */
     uint64_t said_ns;                   /* when last something was said about a stranger */
+    uint64_t stall_ns;                  /* who waits for longer is told for whom */
+    uint64_t waits_ns;                  /* since when somebody waits for others; 0 = nobody does */
+    uint64_t say_absent_ns;             /* when it is said next for whom; UINT64_MAX = never */
+    bool said_absent;
     uint64_t tell_own_ns;               /* not later than then the own process learns that the job has failed; 0 = nothing to tell */
     bool crowded;                       /* not accepting because of half-open connections */
     uint64_t short_ns, short_seen_ns;   /* connections wait that could not be accepted for want of descriptors or memory: since when, seen last */
@@ -76,6 +80,7 @@ char *job_round_place(struct server *s, struct conn *c);            /* where the
 void job_contribution(struct server *s, struct conn *c);            /* it is complete */
 void job_answer_sent(struct server *s, int slot);                   /* one answer of that round has left */
 void job_late(struct server *s, int who, uint64_t round);           /* rank `who` gave up: say for whom it waited */
+void job_say_absent(struct server *s, uint64_t now);                /* for whom those who joined wait, if it is time to say so */
 void job_left(struct server *s, struct conn *c);                    /* BOOT_BYE */
 void job_member_ended(struct server *s, struct conn *c);            /* its connection ended without it */
 void job_gave_up(struct server *s, struct conn *c);                 /* it said that it does not go on */

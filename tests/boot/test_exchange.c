@@ -15,14 +15,17 @@
 static struct config cfg;
 static uno_id id;
 
-static int setup(void **state)
+static int settings(void **state)
 {
     clearenv();
     setenv("UNISONO_SOCKET_IFNAME", "lo", 1);
     setenv("UNISONO_JOIN_TIMEOUT", "5", 1);
-    if (config_load(&cfg, NULL) != UNO_OK)
-        return -1;
-    return boot_make_id(&cfg, &id) == UNO_OK ? 0 : -1;
+    return config_load(&cfg, NULL) == UNO_OK ? 0 : -1;
+}
+
+static int setup(void **state)
+{
+    return settings(state) == 0 && boot_make_id(&cfg, &id) == UNO_OK ? 0 : -1;
 }
 
 static bool no_servers(void *arg)
@@ -40,7 +43,7 @@ struct scenario {
     int rank_of[64];          /* -1: does not come. Default: its index */
     int size_of_last;         /* if not 0, what the last process says instead of size */
     int odd;                  /* this rank does something odd after round 1 */
-    enum { NOTHING, DIES, STOPS, CLOSES, OTHER_BYTES, CHANGES_SECRET } what;
+    enum { NOTHING, DIES, STOPS, CLOSES, OTHER_BYTES, CHANGES_SECRET, LATE } what;
 };
 
 static void pattern(unsigned char *p, size_t bytes, int rank, int round)
@@ -77,6 +80,8 @@ static uno_err member(int index, void *arg)
     bool odd = s->what != NOTHING && rank == s->odd;
     if (odd && s->what == CHANGES_SECRET)
         mine.bytes[offsetof(struct boot_id, secret)] ^= 1;
+    if (odd && s->what == LATE)
+        nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL); /* twice what the others wait before they say so */
     uno_err err = boot_open(&mine, rank, size, &cfg, s->deadline_ns ? s->deadline_ns : clock_after(s->deadline_s), &boot);
     if (err != UNO_OK)
         return err;
@@ -158,6 +163,55 @@ static void missing_ranks_are_listed(void **state)
     struct processes p = processes_start(s.n, member, &s);
     processes_wait(&p);
     expect(&p, &s, UNO_ERR_TIMEOUT, (const char *[]){"3 of 8 ranks", "3, 5-6", NULL}, -1);
+    processes_free(&p);
+}
+
+/* What the serving thread logs while a scenario runs, for who waits for longer than the stall limit. */
+static struct processes logged(struct scenario *s, char *log, size_t log_bytes)
+{
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    cfg.stall = 0.3;
+    assert_int_equal(boot_make_id(&cfg, &id), UNO_OK);
+    log_configure(LOG_WARN, LOG_ALL_TOPICS, NULL, f);
+    struct processes p = processes_start(s->n, member, s);
+    for (int i = 0; i < s->n; i++)
+        if (i != s->odd)
+            waitpid(p.results[i].pid, NULL, 0);
+    kill(p.results[s->odd].pid, SIGKILL);
+    waitpid(p.results[s->odd].pid, NULL, 0);
+    assert_true(wait_until(no_servers, NULL, 10));
+    log_configure(LOG_WARN, LOG_ALL_TOPICS, NULL, NULL);
+    ssize_t n = pread(fileno(f), log, log_bytes - 1, 0);
+    log[n > 0 ? n : 0] = 0;
+    fclose(f);
+    return p;
+}
+
+/* Long before a deadline passes. */
+static void who_waits_is_told_for_whom(void **state)
+{
+    char log[4096];
+    struct scenario s = scenario_of(4);
+    s.deadline_s = 1.5;
+    s.rank_of[2] = -1;
+    s.odd = 2;
+    struct processes p = logged(&s, log, sizeof log);
+    if (!strstr(log, "1 of 4 ranks have not joined though others wait for 0.") || !strstr(log, " s: 2; ") || strstr(log, "silent"))
+        fail_msg("%s", log);
+    processes_free(&p);
+    s.rank_of[2] = 2;
+    s.what = STOPS;
+    p = logged(&s, log, sizeof log);
+    if (!strstr(log, "1 of 4 ranks joined and then fell silent though others wait for 0.") || !strstr(log, " s: 2; "))
+        fail_msg("%s", log);
+    processes_free(&p);
+    s.what = LATE;
+    s.deadline_s = 10;
+    p = logged(&s, log, sizeof log);
+    if (!strstr(log, "1 of 4 ranks have not joined though others wait for 0.") || !strstr(log, "all 4 ranks have joined, after 0."))
+        fail_msg("%s", log);
+    expect(&p, &s, UNO_OK, (const char *[]){NULL}, 2);
     processes_free(&p);
 }
 
@@ -593,6 +647,7 @@ int main(void)
         cmocka_unit_test_setup(all_sizes_exchange, setup),
         cmocka_unit_test_setup(ranks_of_one_process_exchange, setup),
         cmocka_unit_test_setup(missing_ranks_are_listed, setup),
+        cmocka_unit_test_setup(who_waits_is_told_for_whom, settings),
         cmocka_unit_test_setup(two_processes_with_one_rank, setup),
         cmocka_unit_test_setup(different_sizes, setup),
         cmocka_unit_test_setup(a_rank_that_dies_is_named, setup),
