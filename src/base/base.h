@@ -127,6 +127,7 @@ void *mem_zalloc(size_t bytes);                     /* zeroed; NULL sets the sen
 void *mem_array(size_t count, size_t each_bytes);   /* zeroed, overflow-checked */
 /* Grow *array so that it holds `need` elements, doubling; keeps contents; new part is not zeroed. */
 uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes);
+size_t mem_page(void);                              /* bytes of a page of the kernel: 4096, or 16 or 64 KB; "page" */
 /* Fault points: true when a test asked (UNISONO_FAULT="name:n" or fault_arm) that this call fail. */
 bool fault_hit(const char *name);
 long fault_value(const char *name);                 /* n of "name:n" for points that are values, 0 when not armed */

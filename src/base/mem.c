@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One armed point at a time is enough for tests. left > 0: calls left until the failing one. Other threads may pass points meanwhile. */
 enum { NOBODY, EVERYBODY, ONE_THREAD };
@@ -91,4 +92,10 @@ uno_err mem_grow(void *array_ptr, size_t *cap, size_t need, size_t each_bytes)
     memcpy(array_ptr, &p, sizeof p);
     *cap = fresh;
     return UNO_OK;
+}
+
+size_t mem_page(void)
+{
+    long asked = fault_value("page");
+    return (size_t)(asked > 0 ? asked : sysconf(_SC_PAGESIZE));
 }

@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; glibc before 2.35 does not name it */
@@ -98,7 +97,7 @@ int net_slowest_reader(const struct net_end *e)
 /* Use more of the room. A kernel without MADV_POPULATE_WRITE (before 5.14) leaves it to the first touch of each page. */
 static void reach_further(struct net_end *e)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)e->payload + e->reach;
+    uintptr_t page = mem_page(), from = (uintptr_t)e->payload + e->reach;
     size_t step = MAX(e->reach / 8 / e->stride, 1) * e->stride, least = (size_t)e->promised * e->stride;
     e->reach = MIN(MAX(e->reach + step, least), e->room);
     from = (from + page - 1) / page * page; /* what is before, somebody has touched */

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE 4096u
-
 static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
 {
     for (size_t i = 0; i < c->nlent; i++)
@@ -144,7 +142,8 @@ static uint64_t offer_key(uint32_t number, enum net_offer_state state)
 bool net_offer(struct net_end *e, uint32_t number, char *ptr, uint64_t bytes)
 {
     struct net_comm *c = e->comm;
-    if (!e->offers || !c->opt.lend || bytes < PAGE || bytes % PAGE || bytes > UINT32_MAX || (uintptr_t)ptr % PAGE)
+    size_t page = mem_page(); /* of the kernel: make_private replaces whole ones, whatever else lies in them */
+    if (!e->offers || !c->opt.lend || bytes < page || bytes % page || bytes > UINT32_MAX || (uintptr_t)ptr % page)
         return false;
     struct net_offer *o = &e->offers[number % NET_OFFERS];
     if (e->carrier == NET_THREAD) {

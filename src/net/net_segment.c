@@ -17,7 +17,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define PAGE 4096u
+#define PAGE 4096u /* a unit of ours, the same for whoever maps a segment; the kernel's pages may be larger */
 
 struct net_segment {
     struct net_segment *next;

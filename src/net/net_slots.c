@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 
 #define EXTENT_BYTES ((size_t)1 << 20)
-#define PAGE 4096u
 
 uno_err region_publish(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
 {
@@ -72,18 +71,19 @@ static bool take_free_block(struct net_comm *c, size_t bytes, struct slot_extent
 /* Blocks of a page or more are whole pages, so that nothing of them stays when they are given back. */
 static size_t rounded(size_t bytes)
 {
-    size_t unit = bytes >= PAGE ? PAGE : CACHE_LINE;
+    size_t page = mem_page(), unit = bytes >= page ? page : CACHE_LINE;
     return (bytes + unit - 1) / unit * unit;
 }
 
 uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset)
 {
+    size_t page = mem_page();
     bytes = rounded(bytes);
     c->slot_bytes += bytes;
     if (take_free_block(c, bytes, extent, offset))
         return UNO_OK;
-    if (c->extents && bytes >= PAGE)
-        c->extents->used = (c->extents->used + PAGE - 1) / PAGE * PAGE;
+    if (c->extents && bytes >= page)
+        c->extents->used = (c->extents->used + page - 1) / page * page;
     if (!c->extents || c->extents->bytes - c->extents->used < bytes) {
         uno_err err = add_extent(c, bytes);
         if (err != UNO_OK) {
@@ -97,10 +97,11 @@ uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **exten
     return UNO_OK;
 }
 
-/* Its pages leave our memory and that of the peers who mapped them; who still looks there reads zeros. */
+/* Its pages leave our memory and that of the peers who mapped them; who still looks there reads zeros. Whole pages of the kernel
+ * only: it would round the length up, into the next block. */
 static void forget_pages(const struct slot_extent *extent, size_t offset, size_t bytes)
 {
-    size_t from = (offset + PAGE - 1) / PAGE * PAGE, to = (offset + bytes) / PAGE * PAGE;
+    size_t page = mem_page(), from = (offset + page - 1) / page * page, to = (offset + bytes) / page * page;
     if (to > from)
         (void)madvise(extent->base + from, to - from, MADV_REMOVE); /* refused: they stay, nothing worse */
 }

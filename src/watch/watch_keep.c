@@ -15,7 +15,7 @@
 #include "watch/watch_inner.h"
 #include "watch/watch_save.h"
 
-#define PAGE 4096u             /* a segment's last page proves which one it is */
+#define PAGE 4096u             /* a segment's last page proves which one it is; net_segment.c's unit */
 #define MOST_RANKS (1 << 16)   /* as many as can join; more makes no sense, whoever writes it */
 #define GATHER_NS 3500000000ull
 #define DOOR_WAIT_NS 50000000ull   /* for one steward ... */

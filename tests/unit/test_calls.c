@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "comm.h"
+#include "net/net_private.h"
 
 #define MOST 4
 
@@ -468,6 +469,33 @@ static void payloads_go_round_their_room(void **state)
     destroy(2);
 }
 
+/* As on a kernel with such pages: what shares one with something else is neither offered nor forgotten. */
+static void pages_of_64_kb(void **state)
+{
+    (void)state;
+    enum { LARGE = 65536, SMALL = 4096 };
+    static _Alignas(LARGE) char place[2 * LARGE];
+    struct net_end *tx, *rx;
+    struct slot_extent *x;
+    size_t at;
+    make(2, 5);
+    assert_int_equal(net_end_get(comms[0]->net, true, 1, 0, false, &tx), UNO_OK);
+    assert_int_equal(net_end_get(comms[1]->net, false, 0, 0, false, &rx), UNO_OK);
+    fault_arm("page", LARGE);
+    assert_false(net_offer(rx, rx->next, place, SMALL));
+    assert_false(net_offer(rx, rx->next, place, LARGE + SMALL));
+    assert_false(net_offer(rx, rx->next, place + SMALL, LARGE));
+    assert_true(net_offer(rx, rx->next, place, LARGE));
+    assert_int_equal(slots_carve(comms[0]->net, 4 * LARGE, &x, &at), UNO_OK);
+    assert_int_equal(at % LARGE, 0);
+    memset(x->base + at, 1, 4 * LARGE);
+    slots_give_back(comms[0]->net, x, at + SMALL, 2 * LARGE);
+    fault_arm(NULL, 0);
+    for (size_t i = 0; i < 4 * LARGE; i++)
+        assert_int_equal(x->base[at + i], i < LARGE || i >= 2 * LARGE);
+    destroy(2);
+}
+
 /* ---- numbers, forks, misuse ------------------------------------------------------------------------------------------------------ */
 
 /* A rank that died before its first operation is missed, also when numbers have passed 2^31. */
@@ -594,6 +622,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(failed_behind_event), cmocka_unit_test(many_communicators), cmocka_unit_test(two_threads_in_one),
         cmocka_unit_test(deadline_beside_a_waiter), cmocka_unit_test(request_beside_another), cmocka_unit_test(empty_messages),
         cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand), cmocka_unit_test(payloads_go_round_their_room),
+        cmocka_unit_test(pages_of_64_kb),
         cmocka_unit_test(dead_rank_late),
         cmocka_unit_test(fork_and_join), cmocka_unit_test(destroy_in_group),
         
