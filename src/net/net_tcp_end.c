@@ -392,13 +392,13 @@ bool end_settled(const struct tcp_end *t)
     return t->freed == atomic_load_explicit(&t->posted, memory_order_relaxed);
 }
 
-/* A sender whose messages are still on their way stays until they are released; a receiver says that it is gone, so that its
- * sender need not stay. */
+/* A sender whose messages are still on their way stays until they are released or its receiver is gone; a receiver says that it is
+ * gone. A link without a path comes back, or goes down and takes them along (drop_queues). */
 void end_drop(struct tcp_end *t)
 {
-    bool open = atomic_load_explicit(&t->link->state, memory_order_relaxed) == TCP_LINK_OPEN && t->link->npaths > 0;
+    bool open = atomic_load_explicit(&t->link->state, memory_order_relaxed) == TCP_LINK_OPEN && t->link->was_up;
     t->dying = true;
-    if (!t->known || !open || (t->sending ? end_settled(t) : !t->has_shape)) {
+    if (!t->known || !open || (t->sending ? t->gone || end_settled(t) : !t->has_shape)) {
         let_go_of_slices(t);
         end_destroy(t);
     } else if (!t->sending) {

@@ -181,6 +181,59 @@ static void a_sender_that_leaves_early_is_heard(void **state)
     tcp_end_free(&rx);
 }
 
+/* Nobody will release what it sent. */
+static void a_sender_goes_after_its_receiver(void **state)
+{
+    struct net_end tx, rx;
+    end_open(&tx, &A, true, 0, 1);
+    end_open(&rx, &B, false, 0, 1);
+    assert_int_equal(tcp_end_shape(&tx, 2, 64), UNO_OK);
+    assert_int_equal(tcp_end_shape(&rx, 2, 64), UNO_OK);
+    PUMP_UNTIL(can_send(&tx));
+    post(&tx, 64, 5);
+    PUMP_UNTIL(arrived(&rx, 5) == NET_ARRIVED);
+    tcp_end_free(&rx);
+    PUMP_UNTIL(tx.tcp->gone);
+    tcp_end_free(&tx);
+    pump();
+    assert_null(A.l->ends);
+}
+
+static void lose_all_paths_of_a(void)
+{
+    for (int i = 0; i < A.l->npaths; i++)
+        shutdown(A.l->paths[i]->fd, SHUT_RDWR);
+    for (uint64_t end = clock_ns() + LIMIT_NS; A.l->npaths && clock_ns() < end;)
+        net_progress(A.p); /* alone, so that no path comes back meanwhile */
+    assert_int_equal(A.l->npaths, 0);
+}
+
+/* What an end says last is said when the link has a path again. */
+static void ends_may_go_between_two_paths(void **state)
+{
+    struct net_end tx[2], rx[2]; /* from A, from B */
+    for (int i = 0; i < 2; i++) {
+        end_open(&tx[i], i ? &B : &A, true, 0, 1);
+        end_open(&rx[i], i ? &A : &B, false, 0, 1);
+        assert_int_equal(tcp_end_shape(&tx[i], 2, 64), UNO_OK);
+        assert_int_equal(tcp_end_shape(&rx[i], 2, 64), UNO_OK);
+        PUMP_UNTIL(can_send(&tx[i]));
+    }
+    post(&tx[1], 64, 5);
+    PUMP_UNTIL(arrived(&rx[1], 5) == NET_ARRIVED);
+    lose_all_paths_of_a();
+    post(&tx[0], 64, 5);
+    tcp_end_free(&tx[0]);
+    tcp_end_free(&rx[1]);
+    assert_int_equal(A.l->npaths, 0);
+    PUMP_UNTIL(arrived(&rx[0], 5) == NET_ARRIVED && tx[1].tcp->gone);
+    check_and_release(&rx[0], 64);
+    tcp_end_free(&rx[0]);
+    tcp_end_free(&tx[1]);
+    PUMP_UNTIL(!A.l->ends && !B.l->ends);
+    assert_int_equal(A.heard.downs + B.heard.downs, 0);
+}
+
 static void ends_may_go_in_the_middle(void **state)
 {
     for (int i = 0; i < 40; i++) {
@@ -497,7 +550,7 @@ int main(void)
         CASE(messages_come_in_order), CASE(nothing_is_sent_without_credit), CASE(a_late_sender_asks),
         CASE(many_ends_share_the_sockets), CASE(shapes_change_between_messages), CASE(large_messages_are_cut_and_joined),
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
-        CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
+        CASE(a_sender_goes_after_its_receiver), CASE(ends_may_go_between_two_paths), CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
         CASE(goodbye_is_clean), CASE(goodbye_reaches_who_has_just_connected), CASE(goodbye_tells_the_exit_status), CASE(an_end_without_goodbye_is_told_apart),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
         CASE(callers_and_service_threads_share),
