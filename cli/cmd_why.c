@@ -104,7 +104,7 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
     print_refused(job);
     print_list("Did not answer", job, job_silent, " (their hosts were asked)");
     print_list(found->live ? "Not asked" : "Not in the records", job, job_unheard,
-               found->live ? " (on other hosts, or ended before)" : " (their hosts' files are not here)");
+               found->live ? " (on other hosts, not joined yet, or ended before)" : " (their hosts' files are not here)");
     if (found->unasked[0])
         printf("Other hosts were not asked: %s; ask `unisono why` there too\n", found->unasked);
     if (said[0] && (heard < job->size || found->unasked[0]))

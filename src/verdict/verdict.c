@@ -241,6 +241,16 @@ static bool chain_moves(struct judge *j, int rank)
     return false;
 }
 
+/* All are there, or have not waited for long. */
+static void say_starting(struct judge *j, struct verdict *v, struct out *o)
+{
+    v->age_ns = age_of(j, first_joining(j));
+    say(o, "nothing is wrong yet: the job has been starting for ");
+    say_age(o, v->age_ns);
+    say(o, ": ");
+    say_joining(o, j);
+}
+
 /* Nothing was found: nothing is wrong, or somebody waits very long and nobody can tell why. */
 static void say_nothing_found(struct judge *j, struct verdict *v)
 {
@@ -265,6 +275,10 @@ static void say_nothing_found(struct judge *j, struct verdict *v)
             say_operation(&o, j, longest->group, longest->group->number);
         say(&o, ", and what was reported does not tell why");
         v->identity = hash_mix(VERDICT_KIND_UNKNOWN, (uint64_t)longest->rank);
+        return;
+    }
+    if (j->joining) {
+        say_starting(j, v, &o);
         return;
     }
     int reported = 0, standing = -1;

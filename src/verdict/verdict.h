@@ -208,7 +208,7 @@ struct verdict_rank {
     uint64_t refused;         /* connections that its process has refused: strangers, not a fault of the job */
     uint64_t taken_real_ns;   /* CLOCK_REALTIME at the same moment: aligns files of several hosts */
     struct verdict_offset clock; /* against the host where the records of all ranks were gathered, for a judge there and then */
-    uint64_t status_since_ns; /* own clock; SILENT, DEAD, LEFT, NEVER_JOINED */
+    uint64_t status_since_ns; /* own clock; SILENT, DEAD, LEFT, NEVER_JOINED. REPORTED: it joins since then and has had no communicator; 0 = it has */
     uint32_t children_left;   /* DEAD: processes it had forked that still hold what it had open */
     int32_t children[VERDICT_CHILDREN]; /* the first of them; 0 = no more */
     uint64_t job;             /* job id, so that records of different jobs are not mixed; 0 = any */
@@ -248,7 +248,7 @@ struct verdict_facts {
     uint64_t now_ns;          /* judge's clock; all durations end here. 0 = post mortem: the latest taken_ns */
     uint64_t now_real_ns;     /* CLOCK_REALTIME at now_ns; 0 = not known */
     uint64_t stall_ns;        /* what waits for less is not stuck: the setting `stall`, 5 s; 0 = 5 s */
-    bool joining;             /* the job has not joined yet: NEVER_JOINED ranks are the fault */
+    bool joining;             /* the job has not joined yet: NEVER_JOINED ranks are the fault. Who is told of nobody may have joined, sees it by the records */
     char what_job[64];        /* name of the job for the sentence; "" */
 };
 uno_err verdict_facts_new(struct verdict_facts *f, int size); /* every rank UNKNOWN */

@@ -14,7 +14,10 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
     const struct verdict_rank *r = x->nculprits ? &j->f->ranks[x->culprits[0]] : NULL;
     const char *host = r && r->host[0] ? r->host : "its host";
     switch (x->kind) {
-    case VERDICT_KIND_NEVER_JOINED: say(o, "look whether it was started, and at its first lines of output"); break;
+    case VERDICT_KIND_NEVER_JOINED:
+        say(o, "look whether %s started, and at %s first lines of output%s", x->nculprits == 1 ? "it was" : "they were", x->nculprits == 1 ? "its" : "their",
+            x->sure == VERDICT_SURE ? "" : "; on other hosts of the job, ask `unisono why` there");
+        break;
     case VERDICT_KIND_DEAD:
         if (r && r->oom_kill)
             say(o, "give the process more memory, or use less; dmesg and memory.events on %s tell more", host);
@@ -160,7 +163,7 @@ static void missing_line(struct verdict *v, const struct judge *j)
 
 void evidence(struct verdict *v, struct judge *j, const struct fault *x)
 {
-    for (int i = 0; i < MIN(x->nculprits, 6); i++)
+    for (int i = 0; i < MIN(x->nculprits, 6) && !(x->kind == VERDICT_KIND_NEVER_JOINED && x->sure != VERDICT_SURE); i++)
         if (!x->ncycle || j->f->ranks[x->culprits[i]].process.stack[0])
             culprit_line(v, j, x->culprits[i]);
     for (int i = 0; i < MIN(x->ncycle, 6); i++) {

@@ -94,6 +94,11 @@ bool replaced(const struct verdict_rank *r)
     return r->status != VERDICT_DEAD && r->status != VERDICT_LEFT && r->process.run == VERDICT_RUN_REPLACED;
 }
 
+bool joins(const struct verdict_rank *r)
+{
+    return r->status == VERDICT_REPORTED && r->status_since_ns && r->ncomms == 0;
+}
+
 bool gone(const struct verdict_rank *r)
 {
     return r->status != VERDICT_REPORTED;

@@ -329,6 +329,25 @@ static void say_dead(struct out *o, struct judge *j, const struct fault *x)
     add_victims(o, j, x);
 }
 
+void say_joining(struct out *o, const struct judge *j)
+{
+    int32_t *list = mem_array((size_t)j->size, sizeof *list);
+    int joining = 0, n = 0;
+    for (int r = 0; list && r < j->size; r++) {
+        joining += joins(&j->f->ranks[r]);
+        if (j->f->ranks[r].status == VERDICT_UNKNOWN)
+            list[n++] = r;
+    }
+    say(o, "%d of %d ranks wait%s in joining", joining, j->size, joining == 1 ? "s" : "");
+    if (n) {
+        say(o, ", ");
+        say_plain_ranks(o, list, n);
+        say(o, " %s not seen on this host", n == 1 ? "is" : "are");
+    }
+    free(list);
+}
+
+/* Ranks that have not come, or that stand while they join. */
 static void say_never_joined(struct out *o, struct judge *j, const struct fault *x)
 {
     say(o, "the job%s%s%s cannot start", j->f->what_job[0] ? " \"" : "", j->f->what_job, j->f->what_job[0] ? "\"" : "");
@@ -338,6 +357,16 @@ static void say_never_joined(struct out *o, struct judge *j, const struct fault 
         say_age(o, age);
     }
     say(o, ": ");
+    if (x->kind == VERDICT_KIND_STOPPED || x->sure != VERDICT_SURE) {
+        say_joining(o, j);
+        for (int i = 0; i < MIN(x->nculprits, NAMED) && x->kind == VERDICT_KIND_STOPPED; i++) {
+            say(o, "; ");
+            say_rank(o, j, x->culprits[i]);
+            say(o, " ");
+            say_doing(o, j, x->culprits[i]);
+        }
+        return;
+    }
     say_ranks(o, j, x->culprits, x->nculprits);
     say(o, " of %d never joined", j->size);
     if (x->nculprits > NAMED || j->f->ranks[x->culprits[0]].host[0] == 0)
@@ -385,6 +414,8 @@ void headline(struct out *o, struct judge *j, const struct fault *x)
     case VERDICT_KIND_STOPPED:
         if (x->group)
             say_late(o, j, x);
+        else if (j->joining)
+            say_never_joined(o, j, x);
         else
             say_nobody_runs(o, j, x);
         break;

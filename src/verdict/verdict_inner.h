@@ -74,6 +74,7 @@ struct judge {
     struct fault *faults;
     int nfaults;
     size_t cap_faults;
+    bool joining;             /* the job has not joined yet */
     bool no_memory;
 };
 
@@ -90,6 +91,7 @@ const struct group *group_of(const struct judge *j, const struct verdict_comm *c
 bool is_ahead(uint32_t a, uint32_t b);                               /* numbers: a after b, also around zero */
 bool replaced(const struct verdict_rank *r);                         /* by exec: no call will come from it any more */
 bool stands(const struct verdict_rank *r);                           /* stopped, traced, frozen */
+bool joins(const struct verdict_rank *r);                            /* it waits in joining */
 bool gone(const struct verdict_rank *r);                             /* dead, left, never joined, silent, unheard of */
 /* verdict_reach.c */
 /* Mark culprits with 2 and everyone who waits for them, directly or not, with 1, in j->mark. Returns how many wait. */
@@ -127,6 +129,7 @@ void sort_ranks(int32_t *list, int n);
 bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */
 bool starved(const struct verdict_process *p);                       /* ready to run, and without a processor most of the time */
 bool job_wants(int alike, int all);                                  /* `alike` of so many ranks want for processors: the job is large for its machines */
+uint64_t first_joining(const struct judge *j);                        /* since when the first rank waits in joining; 0 = none does */
 bool somebody_waits(const struct judge *j, const struct group *g);   /* in its collective */
 struct fault *fault_add(struct judge *j, enum verdict_kind kind, const int32_t *culprits, int n); /* NULL: no memory. Valid until the next one is added */
 
@@ -137,6 +140,7 @@ struct out out_of(char *buf, size_t cap);
 void say_age(struct out *o, uint64_t ns);
 void say_rank(struct out *o, const struct judge *j, int rank);       /* "rank 3 (pid 812 on n2)" */
 void say_ranks(struct out *o, const struct judge *j, const int32_t *ranks, int n); /* one by one while they are few */
+void say_joining(struct out *o, const struct judge *j); /* "2 of 4 ranks wait in joining, ranks 1, 3 are not seen on this host" */
 void say_plain_ranks(struct out *o, const int32_t *ranks, int n);    /* "ranks 0-2, 4" */
 void say_operation(struct out *o, const struct judge *j, const struct group *g, uint32_t number); /* all_reduce #17 of comm "dp" */
 void say_group(struct out *o, const struct judge *j, const struct group *g);              /* ' of comm "dp"', or nothing */

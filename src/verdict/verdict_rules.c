@@ -72,20 +72,68 @@ bool somebody_waits(const struct judge *j, const struct group *g)
 
 /* ---- ranks that are not there ------------------------------------------------------------------------------------------ */
 
+/* The first since when of those that are so. */
+static uint64_t first_since(const struct judge *j, bool (*so)(const struct verdict_rank *r))
+{
+    uint64_t since = 0;
+    for (int r = 0; r < j->size; r++) {
+        uint64_t t = so(&j->f->ranks[r]) ? at_judge(j, r, j->f->ranks[r].status_since_ns) : 0;
+        since = since == 0 || (t && t < since) ? t : since;
+    }
+    return since;
+}
+
+uint64_t first_joining(const struct judge *j)
+{
+    return first_since(j, joins);
+}
+
+static bool never_joined(const struct verdict_rank *r)
+{
+    return r->status == VERDICT_NEVER_JOINED;
+}
+
+/* Records of joining ranks, and of none that has a communicator: who is not seen may have come on another host, or not at all. */
+static bool records_join(const struct judge *j)
+{
+    bool any = false;
+    for (int r = 0; r < j->size; r++) {
+        if (j->f->ranks[r].ncomms || j->f->ranks[r].comms_left_out)
+            return false;
+        any = any || joins(&j->f->ranks[r]);
+    }
+    return any;
+}
+
+/* All have come, and some stand. */
+static void find_stopped_joining(struct judge *j, int32_t *list)
+{
+    int n = 0;
+    for (int r = 0; r < j->size; r++)
+        if (joins(&j->f->ranks[r]) && stands(&j->f->ranks[r]))
+            list[n++] = r;
+    struct fault *x = n && old_enough(j, first_joining(j)) ? fault_add(j, VERDICT_KIND_STOPPED, list, n) : NULL;
+    if (x)
+        x->since_ns = first_joining(j);
+}
+
 static void find_never_joined(struct judge *j)
 {
     int32_t *list = rank_list(j);
-    uint64_t since = 0;
     int n = 0;
+    j->joining = j->f->joining || records_join(j);
     for (int r = 0; list && r < j->size; r++)
-        if (j->f->ranks[r].status == VERDICT_NEVER_JOINED || (j->f->joining && j->f->ranks[r].status == VERDICT_UNKNOWN)) {
-            uint64_t t = at_judge(j, r, j->f->ranks[r].status_since_ns);
-            since = since == 0 || (t && t < since) ? t : since;
+        if (never_joined(&j->f->ranks[r]) || (j->joining && j->f->ranks[r].status == VERDICT_UNKNOWN))
             list[n++] = r;
-        }
-    struct fault *x = n ? fault_add(j, VERDICT_KIND_NEVER_JOINED, list, n) : NULL;
-    if (x)
+    bool known = j->f->joining || (n && never_joined(&j->f->ranks[list[0]]));
+    uint64_t since = known ? first_since(j, never_joined) : first_joining(j);
+    struct fault *x = n && (known || old_enough(j, since)) ? fault_add(j, VERDICT_KIND_NEVER_JOINED, list, n) : NULL;
+    if (x) {
         x->since_ns = since;
+        x->sure = known ? VERDICT_SURE : VERDICT_LIKELY;
+    }
+    if (list && j->joining && n == 0)
+        find_stopped_joining(j, list);
     free(list);
 }
 

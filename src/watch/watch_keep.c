@@ -412,6 +412,16 @@ static int who_answered(struct kept *k, const struct question *asked, uint32_t *
     return -1;
 }
 
+static bool nobody_has_joined(const struct kept *k)
+{
+    for (int r = 0; r < k->w.opt.size - 1; r++) {
+        const struct board_page *page = k->w.peers[r].records.page;
+        if (page && atomic_load_explicit(&page->changes, memory_order_acquire) != 0) /* of its communicators; pairs with watch_board_add */
+            return false;
+    }
+    return true;
+}
+
 /* A hub that is stopped is replaced within a good second; then other hosts have a second to answer. */
 static uno_err await_answer(struct kept *k, const struct question *asked, void **data, size_t *bytes)
 {
@@ -426,6 +436,8 @@ static uno_err await_answer(struct kept *k, const struct question *asked, void *
         last = beats;
         usleep(2000);
     }
+    if (nobody_has_joined(k))
+        return err_set(UNO_ERR_UNREACHABLE, "its processes on this host are still joining, and ask other hosts only when they have joined");
     return err_set(UNO_ERR_UNREACHABLE, now - beat_ns < BEATLESS_NS ? "no process of the job on this host has answered within %.1f s"
                    : "no process of the job on this host answers: all are stopped, frozen or starved", (double)GATHER_NS / 1e9);
 }

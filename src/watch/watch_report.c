@@ -554,6 +554,8 @@ uno_err report_rank(struct watch *w, int rank, uint32_t events, struct verdict_r
     if (p->state == PEER_ALIVE && p->ended_ns == 0) {
         records_refresh(rec);
         out->status = VERDICT_REPORTED;
+        if (rec->page && atomic_load_explicit(&rec->page->changes, memory_order_acquire) == 0) /* it has had no communicator */
+            out->status_since_ns = rec->page->made_ns;
         if (looked && rec->look.there)
             fill_process(w, p, &out->process);
         out->process.state = (uint8_t)proc_used(p->eye.pid, &out->process.cpu_ns);

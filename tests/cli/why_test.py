@@ -119,6 +119,16 @@ class Live(unittest.TestCase):
             self.assertIn("what to do: ", out)
             self.assertIsNone(job.run.poll(), "the job goes on")
 
+    def test_never_joined(self):
+        with Job("unjoined") as job:
+            rc, answer = job.kind("never_joined")
+            verdict = answer["verdict"]
+            self.assertEqual((rc, verdict["fault"], verdict["culprits"], answer["not_asked"]), (1, True, [1], [1]))
+            self.assertRegex(verdict["headline"], r"^the job cannot start for [\d.]+ s: 2 of 3 ranks wait in joining, rank 1 is not seen on this host$")
+            rc, out, _ = tool("why", str(job.run.pid))
+            self.assertEqual(rc, 1)
+            self.assertRegex(out, "(?m)^Other hosts were not asked: its processes on this host are still joining")
+
     def test_replaced(self):
         """Another program in the process of a rank has no ledger: what others hold of it tells what it was, /proc what it is."""
         with Job("exec") as job:

@@ -265,6 +265,38 @@ static void test_never_joined(void **state)
     must_say(VERDICT_KIND_NEVER_JOINED, 2, "ranks 2-7 of 8 never joined", NULL);
 }
 
+/* Who looks from outside sees who joins, and not who will come on another host. */
+static void open_joining(double since)
+{
+    scene_begin(&s, 4, 4, 0);
+    for (int r = 0; r < 4; r++)
+        s.f.ranks[r].status_since_ns = scene_own(&s, r, SCENE_NOW - since + 0.1 * r);
+}
+
+static void test_joining(void **state)
+{
+    (void)state;
+    open_joining(7);
+    scene_lost(&s, 2, VERDICT_UNKNOWN, 0);
+    must_say(VERDICT_KIND_NEVER_JOINED, 2, "cannot start for 7.0 s: 3 of 4 ranks wait in joining, rank 2 is not seen on this host", NULL);
+    assert_non_null(strstr(v.what_next, "ask `unisono why` there"));
+    assert_int_equal(v.sure, VERDICT_LIKELY);
+    open_joining(7);
+    s.f.ranks[1].process.run = VERDICT_RUN_STOPPED;
+    must_say(VERDICT_KIND_STOPPED, 1, "cannot start for 7.0 s: 4 of 4 ranks wait in joining; rank 1 (pid 801 on n0) is stopped by a signal", NULL);
+    open_joining(3); /* not for long */
+    scene_lost(&s, 2, VERDICT_UNKNOWN, 0);
+    quiet();
+    open_joining(30); /* all are there */
+    judged();
+    assert_false(v.fault);
+    assert_non_null(strstr(v.headline, "nothing is wrong yet: the job has been starting for 30.0 s: 4 of 4 ranks wait in joining"));
+    open_joining(30); /* somebody has joined, so all have */
+    scene_comm(&s, 7, "dp", 0, 1, 1);
+    scene_lost(&s, 2, VERDICT_UNKNOWN, 0);
+    quiet();
+}
+
 /* ---- paths -------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_cut(void **state)
@@ -522,7 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
-        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined),
+        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_near_misses_2), cmocka_unit_test(test_facts),
