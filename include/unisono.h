@@ -219,7 +219,7 @@ UNO_API uno_err uno_comm_destroy(uno_comm *comm);
 /* Fail every operation of this communicator on all ranks with UNO_ERR_ABORTED. Any thread, also while another waits in it.
  * The handle stays valid until uno_comm_destroy. */
 UNO_API uno_err uno_comm_abort(uno_comm *comm);
-/* Store in *async the first error that befell the communicator in the background, UNO_OK if none. Never blocks. */
+/* Store in *async the first error that befell the communicator in the background, UNO_OK if none; uno_last_error(comm) is its sentence then. Never blocks. */
 UNO_API uno_err uno_comm_async_error(uno_comm *comm, uno_err *async) UNO_MUST_CHECK;
 /* Change the deadline of this rank's operations, in seconds (> 0), for those that begin from now on; UNISONO_TIMEOUT in the environment wins.
  * < 0: what it is where the program says nothing, as in uno_config.

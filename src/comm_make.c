@@ -168,6 +168,8 @@ uno_err uno_comm_async_error(uno_comm *comm, uno_err *async)
     if (!comm || comm->magic != COMM_MAGIC || !async)
         return err_set(UNO_ERR_ARG, "uno_comm_async_error: %s", async ? "not a communicator" : "async is NULL");
     *async = comm_adopt(comm);
+    if (*async != UNO_OK)
+        comm_keep_error(comm);
     return UNO_OK;
 }
 

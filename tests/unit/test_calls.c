@@ -122,6 +122,22 @@ static void event_recorded_again(void **state)
     destroy(2);
 }
 
+/* Who asks for the code of what befell it in the background may ask for the sentence at once. */
+static void a_background_error_has_its_sentence(void **state)
+{
+    (void)state;
+    uno_err async = UNO_OK;
+    make(2, 5);
+    assert_int_equal(uno_comm_async_error(comms[0], &async), UNO_OK);
+    assert_int_equal(async, UNO_OK);
+    assert_string_equal(uno_last_error(comms[0]), "");
+    assert_int_equal(uno_comm_abort(comms[1]), UNO_OK);
+    assert_int_equal(uno_comm_async_error(comms[0], &async), UNO_OK);
+    assert_int_equal(async, UNO_ERR_ABORTED);
+    assert_string_equal(uno_last_error(comms[0]), "rank 1 called uno_comm_abort");
+    destroy(2);
+}
+
 /* An event that failed is well again when it is recorded behind something that went well. */
 static void event_after_failure(void **state)
 {
@@ -619,6 +635,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(event_behind_event), cmocka_unit_test(event_recorded_again), cmocka_unit_test(event_after_failure),
+        cmocka_unit_test(a_background_error_has_its_sentence),
         cmocka_unit_test(failed_behind_event), cmocka_unit_test(many_communicators), cmocka_unit_test(two_threads_in_one),
         cmocka_unit_test(deadline_beside_a_waiter), cmocka_unit_test(request_beside_another), cmocka_unit_test(empty_messages),
         cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand), cmocka_unit_test(payloads_go_round_their_room),
