@@ -42,13 +42,54 @@ static void note_exit(int status, void *arg)
 }
 #endif
 
-static void say_goodbye(struct job *j)
+static void hold(uno_comm *c)
 {
-    for (uno_comm *c = j->comms; c; c = c->next_in_job)
-        if (atomic_load_explicit(&c->region->goodbye, memory_order_relaxed) == 0) /* release: pairs with the acquire in said_goodbye */
-            atomic_store_explicit(&c->region->goodbye,
-                                  exit_status < 0 ? NET_GOODBYE_FINALIZED : NET_GOODBYE_EXIT | (uint32_t)exit_status,
-                                  memory_order_release);
+    atomic_fetch_add(&c->active, 1);
+}
+
+void comm_release(uno_comm *c)
+{
+    atomic_fetch_sub_explicit(&c->active, 1, memory_order_release); /* pairs with the acquire in engine_wait_unused */
+}
+
+/* Others hold it for moments only; but who ends the program from a signal handler may have it itself. */
+static bool lock_until(pthread_mutex_t *lock, uint64_t deadline_ns)
+{
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (clock_ns() >= deadline_ns)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+    return true;
+}
+
+/* Every communicator, held: another thread may be destroying one. The caller holds the list's lock. */
+static size_t hold_all(uno_comm ***comms, uint64_t deadline_ns)
+{
+    size_t n = 0, cap = 0;
+    *comms = NULL;
+    for (struct job *j = jobs; j; j = j->next) {
+        if (!lock_until(&j->lock, deadline_ns))
+            continue;
+        for (uno_comm *c = j->comms; c && mem_grow(comms, &cap, n + 1, sizeof **comms) == UNO_OK; c = c->next_in_job) {
+            hold(c);
+            (*comms)[n++] = c;
+        }
+        pthread_mutex_unlock(&j->lock);
+    }
+    return n;
+}
+
+static void say_goodbye(uno_comm *c)
+{
+    if (atomic_load_explicit(&c->region->goodbye, memory_order_relaxed) == 0) /* release: pairs with the acquire in said_goodbye */
+        atomic_store_explicit(&c->region->goodbye,
+                              exit_status < 0 ? NET_GOODBYE_FINALIZED : NET_GOODBYE_EXIT | (uint32_t)exit_status,
+                              memory_order_release);
+}
+
+static void job_goodbye(struct job *j)
+{
     if (j->net && exit_status >= 0)
         net_proc_exits(j->net, exit_status);
     if (j->shrinks)
@@ -58,27 +99,32 @@ static void say_goodbye(struct job *j)
 }
 
 /* Until the ranks of this host can read what we sent, at most until the deadline. */
-static void wait_seen(struct job *j, uint64_t deadline_ns)
+static void wait_seen(uno_comm *c, uint64_t deadline_ns)
 {
-    for (uno_comm *c = j->comms; c; c = c->next_in_job) {
-        if (!atomic_load_explicit(&c->ready, memory_order_acquire) || !walk_try(c))
-            continue; /* somebody is still inside: nothing it does can be waited for */
-        while (!engine_seen(c) && clock_ns() < deadline_ns)
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        walk_leave(c);
-    }
+    if (!atomic_load_explicit(&c->ready, memory_order_acquire) || !walk_try(c))
+        return; /* somebody is still inside: nothing it does can be waited for */
+    while (!engine_seen(c) && clock_ns() < deadline_ns)
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    walk_leave(c);
 }
 
 /* The program ends without finalize: that is no death. What was sent gets a moment. */
 static void at_exit(void)
 {
-    if (pthread_mutex_trylock(&list_lock) != 0)
-        return;
     uint64_t deadline = clock_ns() + 1000000000u;
-    for (struct job *j = jobs; j; j = j->next)
-        wait_seen(j, deadline);
+    uno_comm **comms;
+    if (!lock_until(&list_lock, deadline))
+        return;
+    size_t n = hold_all(&comms, deadline);
+    for (size_t i = 0; i < n; i++)
+        wait_seen(comms[i], deadline);
+    for (size_t i = 0; i < n; i++) {
+        say_goodbye(comms[i]);
+        comm_release(comms[i]);
+    }
+    free(comms);
     for (struct job *j = jobs; j; j = j->next) {
-        say_goodbye(j);
+        job_goodbye(j);
         if (j->net)
             net_proc_drain(j->net, 1000000000u);
     }
@@ -171,16 +217,6 @@ void job_detach(uno_comm *comm)
     comm->job = NULL;
     if (last)
         job_drop(job);
-}
-
-static void hold(uno_comm *c)
-{
-    atomic_fetch_add(&c->active, 1);
-}
-
-void comm_release(uno_comm *c)
-{
-    atomic_fetch_sub_explicit(&c->active, 1, memory_order_release); /* pairs with the acquire in engine_wait_unused */
 }
 
 size_t jobs_snapshot(uno_comm **comms, size_t cap)

@@ -270,6 +270,33 @@ static void leave_needed_judge(const int *statuses)
             expect(r, UNO_ERR_PEER_DEAD, "rank 1", TOLD_S);
 }
 
+static void *destroy_thread(void *comm)
+{
+    set_stage(0, 1);
+    (void)uno_comm_destroy(comm);
+    CHECK(clock_ns() - atomic_load(&sh->mark_ns) > 750000000, "a communicator was freed that the end of the program looks at");
+    return NULL;
+}
+
+/* Both wait a second for who does not receive, the thread half a second ahead. The end of the program has all communicators in hand. */
+static void exit_beside_destroy_rank(int rank)
+{
+    uno_comm *comms[2][2];
+    pthread_t thread;
+    int word = 1;
+    for (int i = 0; i < 2; i++) {
+        CHECK(uno_comm_init_all(comms[i], 2, NULL) == UNO_OK, "%s", uno_last_error(NULL));
+        CHECK(uno_send(&word, 1, UNO_INT32, 1, comms[i][0], NULL) == UNO_OK, "%s", uno_last_error(comms[i][0]));
+    }
+    uint64_t start = clock_ns();
+    CHECK(pthread_create(&thread, NULL, destroy_thread, comms[0][0]) == 0, "thread");
+    wait_stage(rank, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    if (clock_ns() - start < 700000000) /* else it may have returned already */
+        atomic_store(&sh->mark_ns, clock_ns());
+    exit(0);
+}
+
 /* _exit runs no handlers, so nobody says goodbye. */
 static void slip_away_rank(int rank)
 {
@@ -491,6 +518,7 @@ const struct fault_case fault_cases_peers[] = {
     {"leave", 4, ANY, 20, leave_rank, NULL, NULL, QUIET, 0},
     {"leave_any", 3, ANY, 20, leave_any_rank, NULL, NULL, QUIET, 0},
     {"leave_unread", 4, ANY, 20, leave_unread_rank, NULL, NULL, QUIET, 0},
+    {"exit_beside_destroy", 1, ONCE, 20, exit_beside_destroy_rank, NULL, NULL, QUIET, 0},
     {"leave_needed_before", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_TILED},
     {"leave_needed_while", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_SMALL + 1},
     {"leave_needed_recv", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_RECV + 1},
