@@ -366,13 +366,17 @@ static uno_err check_p2p(const char *call, const uno_comm *c, const void *buf, s
 }
 
 /* In a group, on a stream, or behind others. */
-static NOINLINE uno_err queue_p2p(const struct p2p_request *what, uno_comm *comm, uno_stream *stream)
+static NOINLINE uno_err queue_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
+                                  uno_stream *stream, const void *site)
 {
-    struct p2p_request *r = mem_zalloc(sizeof *r);
-    if (!r)
-        return engine_not_issued(comm, p2p_word(what), UNO_ERR_MEMORY);
-    *r = *what;
-    struct op op = {.comm = comm, .p2p = r, .group_owns_p2p = true, .stream = stream, .call_site = what->call_site};
+    struct p2p_request r;
+    struct op op;
+    p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
+    r.strict = true;
+    atomic_init(&r.waited, stream == NULL);
+    op_init(&op, comm, (struct request){0}, NULL, NULL, stream, site);
+    op.p2p = &r;
+    op.group_owns_p2p = true;
     return engine_issue(&op);
 }
 
@@ -383,15 +387,15 @@ static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call
     if (!alone)
         TRY(comm_enter(comm));
     uno_err err = check_p2p(call, comm, buf, count, type, peer, false);
+    if (!alone)
+        return comm_leave(comm, err == UNO_OK ? queue_p2p(call, send, buf, count, type, peer, comm, stream, site) : err);
     if (err == UNO_OK) {
         struct p2p_request r;
         p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
         r.strict = true;
-        atomic_init(&r.waited, stream == NULL);
-        err = alone ? engine_p2p(comm, &r) : queue_p2p(&r, comm, stream);
+        atomic_init(&r.waited, 1);
+        err = engine_p2p(comm, &r);
     }
-    if (!alone)
-        return comm_leave(comm, err);
     if (__builtin_expect(err != UNO_OK, 0))
         comm_keep_error(comm);
     walk_leave(comm);

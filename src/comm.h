@@ -88,7 +88,7 @@ struct op {
     const struct cached *cached;  /* the request is the last one of the communicator; NULL: to be looked up */
     bool walks;                   /* came in alone: its caller holds the walk lock from call_alone to call_leave */
     bool heap;                    /* freed when done */
-    bool group_owns_p2p;          /* p2p was made for this call */
+    bool group_owns_p2p;          /* p2p is this call's own: uno_send, uno_recv; copied with it */
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
     uint64_t deadline_ns;         /* sends and receives in stream order */
@@ -246,6 +246,9 @@ uno_err engine_wait(uno_comm *comm, bool (*done)(void *arg), void *arg, uint64_t
 uno_err engine_wait_alone(uno_comm *comm, bool (*done)(void *arg), uint64_t deadline_ns);
 /* Move several communicators until all operations of the list (next_in_group) are done. */
 void engine_wait_group(struct op *first);
+/* A group of nothing but sends and receives of one communicator at rest: issued, and moved for a moment, without a queue. false: the
+ * usual way. Afterwards those that are not done are waited for as any group's. */
+bool engine_group_p2p(struct op *first);
 uno_err engine_queue(struct op *op);     /* append to its communicator (and stream); UNO_ERR_MEMORY: nothing was done */
 /* A call that the other ranks make, too, could not be copied or queued: with UNO_ERR_MEMORY the communicator fails, so that nobody
  * waits for it. Returns what the caller shall return; its sentence is the thread's. */

@@ -14,8 +14,6 @@ void op_free(struct op *op)
 {
     free(op->arrays);
     free(op->text);
-    if (op->group_owns_p2p)
-        free(op->p2p);
     free(op);
 }
 
@@ -394,10 +392,14 @@ static uno_err copy_arrays(const struct op *call, struct op *op)
 
 uno_err engine_copy_call(const struct op *call, struct op **copy)
 {
-    struct op *op = mem_zalloc(sizeof *op);
+    struct op *op = mem_alloc(sizeof *op + (call->group_owns_p2p ? sizeof *op->p2p : 0));
     if (!op)
         return UNO_ERR_MEMORY;
     memcpy(op, call, sizeof *op);
+    if (call->group_owns_p2p) {
+        op->p2p = (struct p2p_request *)(op + 1);
+        memcpy(op->p2p, call->p2p, sizeof *op->p2p);
+    }
     op->heap = true;
     uno_err err = copy_arrays(call, op);
     if (err != UNO_OK) {
@@ -493,6 +495,17 @@ static NOINLINE uno_err p2p_wait(uno_comm *c, struct p2p_request *r)
     return result_of(&op);
 }
 
+/* What a receive was matched with at once: its sender waits for our word, and nobody may come here again soon. */
+static inline void answer_owed(uno_comm *c)
+{
+    if (__builtin_expect(!p2p_owes(c->p2p), 1))
+        return;
+    bool moved = false;
+    p2p_poll(c->p2p, &moved);
+    if (p2p_owes(c->p2p))
+        engine_kick();
+}
+
 uno_err engine_p2p(uno_comm *c, struct p2p_request *r)
 {
     if (c->env.proc)
@@ -503,15 +516,58 @@ uno_err engine_p2p(uno_comm *c, struct p2p_request *r)
         exec_wait_count(&c->env, EXEC_SPUN);
     else
         err = p2p_wait(c, r); /* of an error, too, others may have to hear */
-    if (__builtin_expect(p2p_owes(c->p2p), 0)) { /* matched when it was issued: its sender waits for our word */
-        bool moved = false;
-        p2p_poll(c->p2p, &moved);
-        if (p2p_owes(c->p2p))
-            engine_kick();
-    }
+    answer_owed(c);
     if (c->env.proc)
         net_leave(c->env.proc);
     return err;
+}
+
+static bool goes_at_once(const struct op *first)
+{
+    for (const struct op *op = first; op; op = op->next_in_group)
+        if (op->comm != first->comm || op->stream || !op->group_owns_p2p)
+            return false;
+    return true;
+}
+
+bool engine_group_p2p(struct op *first)
+{
+    uno_comm *c = first->comm;
+    if (!goes_at_once(first) || !walk_try(c))
+        return false;
+    if (!walk_clear(c) || c->p2p_running) {
+        walk_leave(c);
+        return false;
+    }
+    if (c->env.proc)
+        net_enter(c->env.proc);
+    for (struct op *op = first; op; op = op->next_in_group) {
+        atomic_store_explicit(&op->state, OP_RUNNING, memory_order_relaxed);
+        op->group_waits = true;
+        p2p_issue(c->p2p, op->p2p);
+    }
+    bool pending = true;
+    for (int polls = c->env.crowded ? SOON_CROWDED : SOON_POLLS; pending && polls > 0; polls--) {
+        pending = false;
+        for (struct op *op = first; op; op = op->next_in_group)
+            pending |= !p2p_poll_soon(c->p2p, op->p2p, 1);
+    }
+    for (struct op *op = first; op; op = op->next_in_group)
+        pending |= op->p2p->err != UNO_OK; /* the others may have to hear of it */
+    for (struct op *op = first; op; op = op->next_in_group)
+        if (pending) {
+            note_issued(op);
+            wait_for_p2p(c, op);
+        } else {
+            atomic_store_explicit(&op->state, OP_DONE, memory_order_relaxed); /* only this thread knows of it */
+        }
+    if (!pending)
+        exec_wait_count(&c->env, EXEC_SPUN);
+    answer_owed(c);
+    if (c->env.proc)
+        net_leave(c->env.proc);
+    walk_leave(c);
+    return true;
 }
 
 uno_err engine_not_issued(uno_comm *c, const char *what, uno_err err)
@@ -527,12 +583,8 @@ static uno_err issue_later(struct op *call)
 {
     struct op *op;
     uno_err err = engine_copy_call(call, &op);
-    if (err != UNO_OK) {
-        err = engine_not_issued(call->comm, op_word(call), err);
-        if (call->group_owns_p2p)
-            free(call->p2p);
-        return err;
-    }
+    if (err != UNO_OK)
+        return engine_not_issued(call->comm, op_word(call), err);
     if (group_open()) {
         group_note(op);
         return UNO_OK;
@@ -553,8 +605,6 @@ static NOINLINE uno_err issue_behind_others(struct op *call)
         return issue_later(call);
     (void)engine_queue(call); /* fails only in streams */
     (void)engine_wait(call->comm, engine_call_done, call, UINT64_MAX);
-    if (call->group_owns_p2p)
-        free(call->p2p);
     return result_of(call);
 }
 

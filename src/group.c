@@ -153,7 +153,7 @@ uno_err uno_group_end(void)
         return run_joins(joins);
     uno_err err = UNO_OK;
     char text[ERR_TEXT_BYTES] = "";
-    struct op *waiting = issue_all(first, &err);
+    struct op *waiting = first && engine_group_p2p(first) ? first : issue_all(first, &err);
     if (err != UNO_OK)
         snprintf(text, sizeof text, "%s", err_text());
     engine_wait_group(waiting);

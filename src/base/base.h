@@ -123,6 +123,7 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 }
 
 /* ---- memory (base/mem.c): malloc with a fault point, so that tests can let the n-th one fail ------ */
+void *mem_alloc(size_t bytes);                      /* as it comes; NULL sets the sentence (UNO_ERR_MEMORY) */
 void *mem_zalloc(size_t bytes);                     /* zeroed; NULL sets the sentence (UNO_ERR_MEMORY) */
 void *mem_array(size_t count, size_t each_bytes);   /* zeroed, overflow-checked */
 /* Grow *array so that it holds `need` elements, doubling; keeps contents; new part is not zeroed. */

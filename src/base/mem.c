@@ -58,12 +58,21 @@ long fault_value(const char *name)
     return atomic_load(&fault.armed) && is_named(name) ? atomic_load(&fault.left) : 0;
 }
 
-void *mem_zalloc(size_t bytes)
+static void *or_say(void *p, size_t bytes)
 {
-    void *p = fault_hit("alloc") ? NULL : calloc(1, bytes ? bytes : 1);
     if (!p)
         err_set(UNO_ERR_MEMORY, "no memory for %zu bytes", bytes);
     return p;
+}
+
+void *mem_alloc(size_t bytes)
+{
+    return or_say(fault_hit("alloc") ? NULL : malloc(bytes ? bytes : 1), bytes);
+}
+
+void *mem_zalloc(size_t bytes)
+{
+    return or_say(fault_hit("alloc") ? NULL : calloc(1, bytes ? bytes : 1), bytes);
 }
 
 void *mem_array(size_t count, size_t each_bytes)

@@ -482,13 +482,15 @@ static void told_to_one_rank(int rank)
     uno_comm *comm = join_as(rank, 3, NULL);
     CHECK(uno_comm_hosts(comm) == 2, "ranks are on %d hosts", uno_comm_hosts(comm));
     warm_up(comm);
+    set_stage(rank, 1);
     if (rank == 2) { /* it tells rank 1, and ends before it tells rank 0 */
-        watch_abort(comm->job->watch, comm->id, UNO_ERR_UNREACHABLE, 2, "the first cause", (int[]){1}, 1);
         wait_all_stages(2, 1);
+        watch_abort(comm->job->watch, comm->id, UNO_ERR_UNREACHABLE, 2, "the first cause", (int[]){1}, 1);
+        wait_all_stages(2, 2);
         return;
     }
     note(rank, wait_in(WAIT_BARRIER, comm), comm);
-    set_stage(rank, 1);
+    set_stage(rank, 2);
     check_failed_comm(comm, UNO_ERR_UNREACHABLE);
 }
 
