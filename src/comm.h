@@ -326,6 +326,8 @@ void note_made(uno_comm *comm);                      /* the communicator is whol
 void note_wait(uno_comm *comm, uint64_t now);        /* walk lock held, somebody waits: for whom and since when, now and then */
 void note_waited(uno_comm *comm);                     /* walk lock held, an operation that somebody looked at ends */
 void note_issued(struct op *op);                     /* it goes into the queue */
+void note_making(uno_comm *comm, enum ledger_makes kind, uint64_t id, const uint64_t *set); /* a call that makes a communicator of it begins: set of ranks */
+void note_making_ends(uno_comm *comm);
 void note_queue(uno_comm *comm);                     /* issue lock held, the queue has changed */
 void note_not_ready(uno_comm *comm, struct op *head); /* issue lock held, its stream does not let the queue's first call begin */
 

@@ -166,6 +166,27 @@ void note_queue(uno_comm *c)
     notes_end(&n->queue_seq);
 }
 
+void note_making(uno_comm *c, enum ledger_makes kind, uint64_t id, const uint64_t *set)
+{
+    struct ledger_notes *n = c->notes;
+    pthread_mutex_lock(&c->issue);
+    notes_begin(&n->making_seq);
+    n->making = (struct ledger_making){.kind = kind, .id = id, .since_ns = clock_ns()};
+    memcpy(n->making.set, set, sizeof n->making.set);
+    notes_end(&n->making_seq);
+    pthread_mutex_unlock(&c->issue);
+}
+
+void note_making_ends(uno_comm *c)
+{
+    struct ledger_notes *n = c->notes;
+    pthread_mutex_lock(&c->issue);
+    notes_begin(&n->making_seq);
+    n->making.since_ns = 0;
+    notes_end(&n->making_seq);
+    pthread_mutex_unlock(&c->issue);
+}
+
 uno_err uno_comm_set_call_site(uno_comm *c, const char *text)
 {
     if (!c || c->magic != COMM_MAGIC)

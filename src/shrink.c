@@ -299,6 +299,16 @@ static uno_err make_new(uno_comm *old, const struct config *cfg, const char *nam
     return err;
 }
 
+/* For a verdict: the others are waited for. */
+static void note_shrinking(uno_comm *c, const unsigned char *excluded)
+{
+    uint64_t set[LEDGER_MAKING_RANKS / 64] = {0};
+    for (int r = 0; r < MIN(c->size, LEDGER_MAKING_RANKS); r++)
+        if (!(excluded[r / 8] >> (r % 8) & 1))
+            set[r / 64] |= 1ull << (r % 64);
+    note_making(c, LEDGER_MAKES_SHRUNK, 0, set);
+}
+
 uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_config *config, uno_comm **newcomm)
 {
     struct config cfg;
@@ -315,6 +325,7 @@ uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_con
     end_old(c);
     if (requests_elsewhere(c)) /* whom we wait for may need them before it comes */
         engine_kick();
+    note_shrinking(c, set);
     uno_err err = shrink_run(c->shrink, set, &c->aborts);
     free(set);
     if (err == UNO_ERR_UNREACHABLE)
@@ -322,6 +333,7 @@ uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_con
     bool decided = err == UNO_OK;
     if (err == UNO_OK)
         err = make_new(c, &cfg, config && config->name ? config->name : c->name, newcomm);
+    note_making_ends(c);
     atomic_store(&c->shrinking, decided ? SHRINK_DONE : SHRINK_NO);
     return err;
 }

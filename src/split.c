@@ -239,12 +239,23 @@ static uno_err may_come(void *arg)
     return UNO_OK;
 }
 
+/* For a verdict: the other members are waited for. */
+static void note_group(const struct splitting *s)
+{
+    uint64_t set[LEDGER_MAKING_RANKS / 64] = {0};
+    for (int i = 0; i < s->count; i++)
+        if (s->members[i].rank < LEDGER_MAKING_RANKS)
+            set[s->members[i].rank / 64] |= 1ull << (s->members[i].rank % 64);
+    note_making(s->parent, LEDGER_MAKES_GROUP, s->mine.job, set);
+}
+
 /* Sets s->boot last: until then nobody can be told that this rank failed, but by not coming. */
 static uno_err meet(struct splitting *s, const uno_id *id, const struct config *cfg)
 {
     struct auth_key key;
     struct boot_ask ask = {may_come, s};
     boot_id_key(id, &key, &s->mine.job);
+    note_group(s);
     if (requests_elsewhere(NULL)) /* whom we wait for may need them before it comes */
         engine_kick();
     return boot_open_asking(id, s->place, s->count, cfg, clock_after(cfg->join_timeout), &ask, &s->boot);
@@ -273,5 +284,6 @@ uno_err join_create_group(uno_comm *parent, const int *ranks, int n, const uno_i
     if (err != UNO_OK)
         (void)err_wrap(err, "rank %d cannot make communicator \"%.60s\"", parent->rank, config && config->name ? config->name : "");
     boot_close(s.boot);
+    note_making_ends(parent);
     return end_splitting(&s, err, newcomm);
 }

@@ -317,7 +317,7 @@ static void tell(struct judge *j, const bool *folded, int best, struct verdict *
     headline(&o, j, x);
     o = out_of(v->what_next, sizeof v->what_next);
     what_next(&o, j, x);
-    v->nvictims = reach(j, x->culprits, x->nculprits);
+    v->nvictims = x->maker ? reach_making(j, x) : reach(j, x->culprits, x->nculprits);
     o = out_of(v->victims, sizeof v->victims);
     victims(&o, j, x->nculprits);
     evidence(v, j, x);

@@ -89,6 +89,16 @@ struct verdict_behind {
     struct verdict_call call; /* zeroed where `before` is nothing */
 };
 
+/* A communicator that is made of this one by a call that others make, too, and that is no collective of it. */
+enum verdict_makes { VERDICT_MAKES_NOTHING = 0, VERDICT_MAKES_GROUP, VERDICT_MAKES_SHRUNK }; /* uno_comm_create_group, uno_comm_shrink */
+#define VERDICT_MAKING_RANKS 1024
+struct verdict_making {
+    uint8_t kind;             /* enum verdict_makes; the last one that this rank called */
+    uint64_t id;              /* equal on all ranks that make the same */
+    uint64_t since_ns;        /* own clock: it waits in the call since then; 0 = the call has returned */
+    uint64_t set[VERDICT_MAKING_RANKS / 64]; /* who takes part: bit comm rank, of the first so many ranks */
+};
+
 #define VERDICT_MOST_PASSED 1024u
 #define VERDICT_NAME_BYTES 64
 #define VERDICT_TEXT_BYTES 256
@@ -109,6 +119,7 @@ struct verdict_comm {         /* one communicator as one rank sees it */
     uint32_t passed_number;   /* all_gather_v, reduce_scatter_v: the newest one's number, and its counts per comm rank as this rank */
     uint32_t npassed;         /* ... passes them; the first VERDICT_MOST_PASSED at most */
     uint64_t *passed;
+    struct verdict_making making;
     uint64_t sends, receives, sent_bytes, received_bytes; /* that have ended well, so far */
     uint64_t waited_ns;       /* so long its collectives have waited so far, where a wait took longer than 50 us */
     uint32_t left_out;        /* p2p entries and calls that had no room in the record; verdict_encode adds to it */
@@ -225,7 +236,7 @@ void verdict_rank_free(struct verdict_rank *r);
 
 /* ---- records (verdict_record.c) ----------------------------------------------------------------------------------- */
 /* One rank's facts as bytes, for control frames and files: magic, version, length, hash, then little-endian fields. */
-#define VERDICT_RECORD_VERSION 8
+#define VERDICT_RECORD_VERSION 9
 #define VERDICT_RECORD_LIMIT (1u << 20) /* no record is longer */
 #define VERDICT_RECORD_MIN (16u << 10)  /* a buffer of this size always holds the rank itself with its newest facts */
 

@@ -400,6 +400,10 @@ void headline(struct out *o, struct judge *j, const struct fault *x)
         say_told(o, j, x);
         return;
     }
+    if (x->maker) {
+        say_making(o, j, x);
+        return;
+    }
     switch (x->kind) {
     case VERDICT_KIND_NEVER_JOINED: say_never_joined(o, j, x); break;
     case VERDICT_KIND_DEAD: say_dead(o, j, x); break;

@@ -45,6 +45,7 @@ struct fault {
     const struct group *group;
     uint32_t number;
     const struct wait *wait;  /* the send or receive that waits for the culprit */
+    const struct seat *maker; /* who waits longest in a call that makes a communicator of `group` */
     const struct verdict_comm *failed;
     const struct verdict_link *link;
     int link_reporter;
@@ -120,6 +121,9 @@ void find_unreachable(struct judge *j);
 void find_inside(struct judge *j);
 void find_starved(struct judge *j);
 void find_behind(struct judge *j);
+void find_making(struct judge *j);                                   /* verdict_making.c */
+int reach_making(struct judge *j, const struct fault *x);            /* as reach(): who waits in that call, in j->mark */
+enum verdict_kind absent_kind(const struct judge *j, const struct group *g, int rank, bool in_p2p); /* what keeps this rank, seen by itself */
 uint64_t usual_rate(const struct judge *j);                          /* median of what paths move; 0 = of too few is known */
 bool host_in(const struct judge *j, const struct group *g, int host); /* is a rank of this host in it? */
 bool shares_quota(const struct judge *j, const struct verdict_rank *r); /* with another rank: then the job is short of processors, not the rank */
@@ -165,6 +169,7 @@ void say_unmatched(struct out *o, struct judge *j, const struct fault *x);
 void say_unreachable(struct out *o, struct judge *j, const struct fault *x);
 void say_slow_link(struct out *o, struct judge *j, const struct fault *x);
 void say_slow(struct out *o, struct judge *j, const struct fault *x);
+void say_making(struct out *o, struct judge *j, const struct fault *x);
 void say_ours(struct out *o, struct judge *j, const struct fault *x);
 void headline(struct out *o, struct judge *j, const struct fault *x);
 void victims(struct out *o, const struct judge *j, int nculprits);   /* after reach() */

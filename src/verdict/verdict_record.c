@@ -288,7 +288,18 @@ static void check_comm(struct codec *c, const struct verdict_comm *m, uint32_t j
             refuse(c, "a send or receive has a peer that is not there");
 }
 
-#define COMM_WORDS 25
+static void making(struct codec *c, struct verdict_making *m)
+{
+    u8(c, &m->kind, VERDICT_MAKES_SHRUNK, "a communicator is made in no way that exists");
+    if (m->kind == VERDICT_MAKES_NOTHING)
+        return;
+    u64(c, &m->id);
+    u64(c, &m->since_ns);
+    for (size_t i = 0; i < ARRAY_LEN(m->set); i++)
+        u64(c, &m->set[i]);
+}
+
+#define COMM_WORDS 26
 static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
 {
     u64(c, &m->id);
@@ -331,6 +342,7 @@ static void comm(struct codec *c, struct verdict_comm *m, uint32_t job_size)
     if (count(c, &m->npassed, &m->passed, sizeof *m->passed, 1, VERDICT_MOST_PASSED))
         for (uint32_t i = 0; i < m->npassed; i++)
             u64(c, &m->passed[i]);
+    making(c, &m->making);
     if (c->mode == READ && c->err == UNO_OK)
         check_comm(c, m, job_size);
 }

@@ -301,8 +301,8 @@ static bool moves_on(const struct judge *j, const struct verdict_rank *r)
     return false;
 }
 
-/* What keeps this rank, seen by itself. in_p2p: a send or receive waits for it. */
-static enum verdict_kind classify(const struct judge *j, const struct group *g, int rank, bool in_p2p)
+/* in_p2p: a send or receive waits for it. */
+enum verdict_kind absent_kind(const struct judge *j, const struct group *g, int rank, bool in_p2p)
 {
     const struct verdict_rank *r = &j->f->ranks[rank];
     if (r->status == VERDICT_DEAD)
@@ -401,7 +401,7 @@ static void absent_of_kind(struct judge *j, struct group *g, enum verdict_kind k
 {
     int n = 0;
     for (int i = 0; i < g->nabsent; i++)
-        if (!j->blocked[g->absent[i]] && classify(j, g, g->absent[i], false) == kind && (kind != VERDICT_KIND_SILENT || !hardly_silent(j, g->absent[i])))
+        if (!j->blocked[g->absent[i]] && absent_kind(j, g, g->absent[i], false) == kind && (kind != VERDICT_KIND_SILENT || !hardly_silent(j, g->absent[i])))
             list[n++] = g->absent[i];
     if (n == 0)
         return;
@@ -450,7 +450,7 @@ static void find_unmatched(struct judge *j)
         const struct wait *w = &j->waits[i];
         if (!w->p2p || (w->on >= 0 && j->blocked[w->on]))
             continue;
-        enum verdict_kind kind = w->on >= 0 ? classify(j, w->group, w->on, true) : VERDICT_KIND_P2P_UNMATCHED;
+        enum verdict_kind kind = w->on >= 0 ? absent_kind(j, w->group, w->on, true) : VERDICT_KIND_P2P_UNMATCHED;
         if (kind == VERDICT_KIND_DEAD || (!is_final(kind) && !old_enough(j, w->since_ns)) ||
             (kind == VERDICT_KIND_SILENT && hardly_silent(j, w->on)))
             continue;
@@ -506,6 +506,7 @@ static const struct rule { const char *looks_for; void (*find)(struct judge *j);
     {"ranks that get no processor and hold all others up", find_starved},
     {"paths that are slow and hold all others up", find_behind},
     {"ranks that do not come to a collective", find_absent_ranks},
+    {"ranks that do not come to the making of a communicator", find_making},
     {"sends and receives without partner", find_unmatched},
     {"operations that all have called and that do not end", find_inside},
     {"communicators that have failed", find_failed},

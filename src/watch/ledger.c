@@ -169,6 +169,7 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
         atomic_store_explicit(&moved[i].to->bytes, atomic_load_explicit(&moved[i].from->bytes, memory_order_relaxed), memory_order_relaxed);
     }
     (void)part_read(&n->queue_seq, PART(queued, behind));
+    (void)part_read(&n->making_seq, PART(making, making));
     (void)part_read(&n->site_seq, PART(site, site));
     copy->site[sizeof copy->site - 1] = 0;
 }

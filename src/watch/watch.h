@@ -115,6 +115,8 @@ struct ledger_behind {
     uint64_t comm_id;                 /* of the call that stands before it */
     struct ledger_call call;
 };
+enum ledger_makes { LEDGER_MAKES_NOTHING = 0, LEDGER_MAKES_GROUP, LEDGER_MAKES_SHRUNK }; /* as verdict_makes */
+#define LEDGER_MAKING_RANKS 512
 struct ledger_notes {
     /* set before `ready` (release, pairs with the acquire of who finds the region) */
     _Atomic uint32_t ready;
@@ -146,6 +148,13 @@ struct ledger_notes {
     /* set by a language binding (uno_comm_set_call_site) */
     _Alignas(CACHE_LINE) _Atomic uint32_t site_seq;
     char site[LEDGER_SITE_BYTES];
+    /* uno_comm_create_group and uno_comm_shrink, called on this one; under the communicator's issue lock */
+    _Atomic uint32_t making_seq;
+    struct ledger_making {
+        uint32_t kind;                /* enum ledger_makes; the last one called */
+        uint64_t id, since_ns;        /* equal on all who make the same; since_ns 0: the call has returned */
+        uint64_t set[LEDGER_MAKING_RANKS / 64]; /* who takes part, by comm rank, of the first so many */
+    } making;
     /* sends and receives that have ended well, so far; relaxed, by the walk lock's holder alone */
     struct ledger_moved { _Atomic uint64_t messages, bytes; } sent, received;
 };

@@ -246,6 +246,8 @@ uno_err report_comm(const struct record_comm *c, const struct board_page *page, 
         TRY(fill_calls(&n, page, out));
     else
         out->left_out += n.queued;
+    out->making = (struct verdict_making){.kind = (uint8_t)MIN(n.making.kind, LEDGER_MAKES_SHRUNK), .id = n.making.id, .since_ns = n.making.since_ns};
+    memcpy(out->making.set, n.making.set, sizeof n.making.set);
     fill_failure(c->region, out);
     return UNO_OK;
 }

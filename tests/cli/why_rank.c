@@ -4,7 +4,7 @@
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
  * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
- * from the beginning; "unjoined": rank 1 does not join; "exec": as absent, and rank 1 becomes another program; "threads": the main thread of rank 1 ends after two calls, and
+ * from the beginning; "unjoined": rank 1 does not join; "group", "shrink": it does not come to that call; "exec": as absent, and rank 1 becomes another program; "threads": the main thread of rank 1 ends after two calls, and
  * a second later its last thread, with "1 done"; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
@@ -92,6 +92,24 @@ static int circle(uno_comm *world, const float *in, float *out)
     return 0;
 }
 
+/* Rank 1 does not come when the others make a communicator of all ranks, or of those who go on. */
+static int make(uno_comm *world, bool shrinks)
+{
+    uno_id id;
+    uno_comm *made;
+    int all[64], rank = uno_comm_rank(world), size = uno_comm_size(world);
+    for (int r = 0; r < size && r < 64; r++)
+        all[r] = r;
+    if ((rank == 0 && uno_get_id(&id) != UNO_OK) || uno_broadcast(&id, &id, sizeof id, UNO_UINT8, 0, world, NULL) != UNO_OK)
+        return failed("id", world);
+    printf("%d %d\n", rank, (int)getpid());
+    fflush(stdout);
+    while (rank == 1)
+        pause();
+    uno_err err = shrinks ? uno_comm_shrink(world, NULL, 0, &made, NULL) : uno_comm_create_group(world, all, size, &id, &made, NULL);
+    return err == UNO_OK ? 0 : failed("make", world);
+}
+
 static volatile sig_atomic_t leaves;
 
 static void on_signal(int sig)
@@ -160,6 +178,8 @@ int main(int argc, char **argv)
     int rank = uno_comm_rank(comm);
     if (strcmp(mode, "crossed") == 0 || strcmp(mode, "circle") == 0)
         return mode[1] == 'r' ? crossed(comm, in, out) : circle(comm, in, out);
+    if (strcmp(mode, "group") == 0 || strcmp(mode, "shrink") == 0)
+        return make(comm, mode[0] == 's');
     static const int ends[] = {SIGUSR1, SIGUSR2, SIGHUP};
     for (size_t i = 0; strcmp(mode, "ends") == 0 && i < sizeof ends / sizeof *ends; i++)
         signal(ends[i], on_signal);

@@ -129,6 +129,14 @@ class Live(unittest.TestCase):
             self.assertEqual(rc, 1)
             self.assertRegex(out, "(?m)^Other hosts were not asked: its processes on this host are still joining")
 
+    def test_never_came_to_make_a_communicator(self):
+        for mode, call in (("group", "uno_comm_create_group"), ("shrink", "uno_comm_shrink")):
+            with self.subTest(mode), Job(mode, env={"UNISONO_SHRINK_TIMEOUT": "30"}) as job:
+                rc, answer = job.kind("rank_absent")
+                self.assertEqual((rc, answer["verdict"]["culprits"]), (1, [1]))
+                self.assertRegex(answer["verdict"]["headline"], r"^%s waits for [\d.]+ s: rank 1 \(pid %d on [^)]*\) has not called it; it .*pause.*; ranks 0, 2 wait for it"
+                                 % (call, job.pids[1]))
+
     def test_replaced(self):
         """Another program in the process of a rank has no ledger: what others hold of it tells what it was, /proc what it is."""
         with Job("exec") as job:

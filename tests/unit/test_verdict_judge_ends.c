@@ -297,6 +297,46 @@ static void test_joining(void **state)
     quiet();
 }
 
+/* ---- communicators that are made ----------------------------------------------------------------------------------------------------------- */
+
+/* Of "dp", which all eight are in: everybody but `missing` waits for the ranks in `set`. */
+static void open_making(enum verdict_makes kind, uint64_t set, int missing)
+{
+    scene_begin(&s, 8, 4, 0);
+    scene_comm(&s, 7, "dp", 0, 1, 8);
+    scene_history(&s, 7, UNO_ALL_REDUCE, 1000, 16, SCENE_NOW - 10);
+    for (int r = 0; r < 8; r++)
+        if (r != missing && (set >> r & 1))
+            scene_of(&s, r, 7)->making = (struct verdict_making){.kind = (uint8_t)kind, .id = 5, .since_ns = scene_own(&s, r, SCENE_NOW - 7 + 0.1 * r), .set = {set}};
+}
+
+static void test_making(void **state)
+{
+    (void)state;
+    open_making(VERDICT_MAKES_GROUP, 0x0e, 3);
+    scene_syscall(&s, 3, "read", "load() at data.py:10", SCENE_NOW - 30);
+    must_say(VERDICT_KIND_RANK_ABSENT, 3, "uno_comm_create_group of comm \"dp\" waits for 6.9 s: ", name(3), "has not called it; it waits in the system call read",
+             "; ranks 1, 2 wait for it", NULL);
+    open_making(VERDICT_MAKES_GROUP, 0x0e, 3);
+    scene_computes(&s, 3, "step() at train.py:9");
+    must_say(VERDICT_KIND_COMPUTING, 3, "waits for 6.9 s", "train.py:9", NULL);
+    open_making(VERDICT_MAKES_GROUP, 0x0e, 3); /* its call has returned already */
+    scene_of(&s, 3, 7)->making = (struct verdict_making){.kind = VERDICT_MAKES_GROUP, .id = 5, .set = {0x0e}};
+    quiet();
+    open_making(VERDICT_MAKES_SHRUNK, 0xff, 3);
+    scene_computes(&s, 3, "step() at train.py:9");
+    for (int r = 0; r < 8; r++)
+        if (r != 3) {
+            struct verdict_comm *c = scene_of(&s, r, 7);
+            c->failed = UNO_ERR_ABORTED;
+            c->failed_rank = 2;
+            c->failed_ns = scene_own(&s, r, SCENE_NOW - 7);
+            snprintf(c->failed_text, sizeof c->failed_text, "rank 2 has called uno_comm_shrink");
+        }
+    must_say(VERDICT_KIND_RANK_ABSENT, 3, "uno_comm_shrink of comm \"dp\" waits for 7.0 s: ", name(3), "has not called it", "ranks 0-2, 4-7 wait for it, and after UNISONO_SHRINK_TIMEOUT go on without", NULL);
+    assert_int_equal(v.nothers, 0);
+}
+
 /* ---- paths -------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_cut(void **state)
@@ -554,7 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
-        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining), cmocka_unit_test(test_making),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_near_misses_2), cmocka_unit_test(test_facts),

@@ -31,6 +31,7 @@ static void busy(struct scene *s)
     s->f.ranks[3].comms[1].behind = (struct verdict_behind){.before = VERDICT_BEFORE_EVENT, .p2p = VERDICT_RECV, .comm_id = 1, .epoch = 7,
                                                             .call = {.order = 41, .coll = -1, .root = 2, .count = 64, .site = "train.py:9"}};
     scene_passed(s, 3, 2, 17, (const uint64_t[]){1, UINT64_MAX, 0, 4});
+    s->f.ranks[3].comms[1].making = (struct verdict_making){.kind = VERDICT_MAKES_SHRUNK, .id = 5, .since_ns = 6, .set = {7, [15] = UINT64_MAX}};
     struct verdict_link *l = scene_link(s, 3, 1, VERDICT_PATH_REFUSED, 997);
     l->from_if_down = true;
     l->lately_bps = 11;
@@ -70,6 +71,7 @@ static void same_comm(const struct verdict_comm *a, const struct verdict_comm *b
     for (uint32_t i = 0; i < a->ncalls; i++)
         assert_true(a->calls[i].coll == b->calls[i].coll && a->calls[i].order == b->calls[i].order);
     assert_memory_equal(&a->behind, &b->behind, sizeof a->behind);
+    assert_memory_equal(&a->making, &b->making, sizeof a->making);
     assert_int_equal(a->passed_number, b->passed_number);
     assert_int_equal(a->npassed, b->npassed);
     if (a->npassed)
@@ -198,8 +200,8 @@ static void test_refused(void **state)
     bad[0] = 'X';
     refused(bad, bytes, "is not a record");
     memcpy(bad, buf, bytes);
-    bad[8] = 9;
-    refused(bad, bytes, "has version 9");
+    bad[8] = VERDICT_RECORD_VERSION + 1;
+    refused(bad, bytes, "has version 10");
     memcpy(bad, buf, bytes);
     refused(bad, bytes + 8, "behind its end");
     for (size_t at = VERDICT_HEAD_BYTES; at < bytes; at += 131) {
