@@ -18,6 +18,7 @@
 #define DROP_LANE_NS 2000000000ull      /* a lane that cannot connect while another one works */
 #define REFUSED_NS 1000000000ull        /* never connected, and refused: peers listen before they join, so it has ended */
 #define FIRST_GIVE_UP_NS 10000000000ull /* never connected */
+#define LASTS_NS 1000000000ull          /* a new path that nothing comes on works all the same */
 #define RESERVE_RATIO 8
 #define CROWDED_NS 100000000ull         /* so long a half-open connection keeps its place when there are too many */
 #define SAY_NS 1000000000ull            /* between two words about strangers */
@@ -157,7 +158,7 @@ int lane_of(const struct net_link *l, int fd)
 
 /* ---- opening --------------------------------------------------------------------------------------------------------- */
 
-static void lane_failed(struct net_link *l, int lane, enum tcp_why why, const char *text)
+void lane_failed(struct net_link *l, int lane, enum tcp_why why, const char *text)
 {
     struct tcp_lane *n = &l->lanes[lane];
     uint64_t now = clock_ns();
@@ -169,6 +170,13 @@ static void lane_failed(struct net_link *l, int lane, enum tcp_why why, const ch
     n->retry_ns = now + MIN(RETRY_FIRST_NS << MIN(n->fails - 1, 6), RETRY_LAST_NS);
     snprintf(n->text, sizeof n->text, "%.70s: %.80s", sock_text(&n->to, to, sizeof to), text);
     LOG(LOG_DEBUG, LOG_NET, "process %d: %s", l->process, n->text);
+}
+
+void lane_works(struct tcp_lane *n)
+{
+    n->fails = 0;
+    n->since_ns = 0;
+    n->why = TCP_WHY_NONE;
 }
 
 static bool half_watch(struct net_proc *p, struct tcp_half *h, int op)
@@ -295,10 +303,9 @@ void link_want(struct net_link *l)
     if (!l->wanted || (l->npaths == 0 && l->was_up && l->first_try_ns == 0)) {
         l->first_try_ns = now;
         for (int i = 0; i < l->nlanes; i++) { /* a new attempt on everything */
-            l->lanes[i].since_ns = l->lanes[i].retry_ns = 0;
-            l->lanes[i].fails = 0;
+            lane_works(&l->lanes[i]);
+            l->lanes[i].retry_ns = 0;
             l->lanes[i].dropped = false;
-            l->lanes[i].why = TCP_WHY_NONE;
         }
     }
     l->wanted = true;
@@ -313,10 +320,13 @@ static void give_up(struct net_link *l, uint64_t now)
 {
     char text[360];
     size_t at = (size_t)snprintf(text, sizeof text, "tried for %.1f s", (double)(now - l->first_try_ns) / 1e9);
-    for (int i = 0; i < l->nlanes && at < sizeof text; i++)
+    bool answers = false; /* so its process has not ended */
+    for (int i = 0; i < l->nlanes && at < sizeof text; i++) {
+        answers |= l->lanes[i].why == TCP_WHY_AUTH;
         if (l->lanes[i].why != TCP_WHY_NONE)
             at += (size_t)snprintf(text + at, sizeof text - at, "; %s", l->lanes[i].text);
-    link_down(l, l->was_up && l->ended_by_fin ? NET_DOWN_ENDED : NET_DOWN_LOST, text);
+    }
+    link_down(l, l->was_up && l->ended_by_fin && !answers ? NET_DOWN_ENDED : NET_DOWN_LOST, text);
 }
 
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for.
@@ -339,7 +349,12 @@ static bool link_tick(struct net_link *l, uint64_t now)
     if (!may_open(l))
         return false;
     if (l->npaths) {
-        l->first_try_ns = 0;
+        for (int i = 0; i < l->npaths; i++) {
+            if (!l->paths[i]->works && now - l->paths[i]->since_ns > LASTS_NS)
+                path_works(l->paths[i]);
+            if (l->paths[i]->works)
+                l->first_try_ns = 0;
+        }
         for (int i = 0; i < l->nlanes; i++) {
             struct tcp_lane *n = &l->lanes[i];
             if (!n->dropped && n->up == 0 && n->since_ns && now - n->since_ns > DROP_LANE_NS && any_lane_up(l)) {

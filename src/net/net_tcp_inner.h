@@ -133,6 +133,8 @@ struct tcp_path {
     struct net_link *link;
     int fd;                              /* -1: dead, freed at the end of the round */
     int lane;                            /* index in link->lanes; -1 = accepted from an address that is no lane's */
+    bool works;                          /* a frame has come, or it has lasted: who closes what it accepts does so at once */
+    uint64_t since_ns;
     unsigned idle;                       /* polls since something came */
     bool out_armed;                      /* epoll looks for room */
     struct tcp_path *dead_next;
@@ -336,6 +338,7 @@ static inline int slots_index(const struct tcp_slots *s, uint32_t number) { retu
 struct net_link *link_find(struct net_proc *p, int process, bool make);
 void link_dirty(struct net_link *l);
 void link_add_path(struct net_link *l, int fd, int lane);
+void path_works(struct tcp_path *path);          /* its lane's failures are past */
 void path_lost(struct tcp_path *path, bool fin, const char *text);
 void link_down(struct net_link *l, enum net_down how, const char *text);
 void link_violation(struct net_link *l, const char *fmt, ...) UNO_PRINTF(2, 3); /* the peer broke the protocol: "sent ..." */
@@ -377,5 +380,7 @@ bool connect_tick(struct net_proc *p, uint64_t now, uint64_t late);
 bool connect_answered(const struct net_proc *p); /* does anybody who connects take its connection for made before we do? */
 void connect_close(struct net_proc *p);          /* ends all that is half open, and listens no more */
 int lane_of(const struct net_link *l, int fd);
+void lane_failed(struct net_link *l, int lane, enum tcp_why why, const char *text); /* it waits before it tries again, each time longer */
+void lane_works(struct tcp_lane *n);
 
 #endif

@@ -69,6 +69,7 @@ static struct tcp_path *path_new(struct net_link *l, int fd, int lane)
     path->link = l;
     path->fd = fd;
     path->lane = lane;
+    path->since_ns = clock_ns();
     if (path->small_in && path->small_out)
         return path;
     free(path->small_in);
@@ -129,12 +130,8 @@ void link_add_path(struct net_link *l, int fd, int lane)
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
     l->was_up = l->wanted = true;
     l->ended_by_fin = false;
-    if (lane >= 0) {
+    if (lane >= 0)
         l->lanes[lane].up++;
-        l->lanes[lane].fails = 0;
-        l->lanes[lane].since_ns = 0;
-        l->lanes[lane].why = TCP_WHY_NONE;
-    }
     if (l->npaths <= 2) { /* the second one is free of slices: control frames move there */
         l->control_path = path;
         link_control_replay(l);
@@ -144,6 +141,13 @@ void link_add_path(struct net_link *l, int fd, int lane)
         link_goodbye(l);
     link_dirty(l);
     proc_tick(l->proc);
+}
+
+void path_works(struct tcp_path *path)
+{
+    path->works = true;
+    if (path->lane >= 0)
+        lane_works(&path->link->lanes[path->lane]);
 }
 
 static void unlist_path(struct tcp_path *path)
@@ -190,6 +194,8 @@ void path_lost(struct tcp_path *path, bool fin, const char *text)
     }
     if (fin)
         l->fin_ns = clock_ns();
+    if (path->lane >= 0 && !path->works && clock_ns() >= l->lanes[path->lane].retry_ns) /* several that end together count once */
+        lane_failed(l, path->lane, TCP_WHY_AUTH, "connected, and lost before a word came");
     path_close(path);
     /* A process that is killed ends those sockets with RST in which it had something to read, the others with FIN. */
     l->ended_by_fin = l->npaths == 0 && l->fin_ns && clock_ns() - l->fin_ns < FIN_NS;

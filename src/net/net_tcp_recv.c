@@ -242,6 +242,8 @@ static enum parse parse_frame(struct tcp_path *path)
         return PARSE_WAIT;
     const char *data = path->small_in + path->at + sizeof f;
     path->at += whole;
+    if (!path->works)
+        path_works(path);
     switch (f.type) {
     case TCP_DATA: ok = begin_slice(path, &f); break;
     case TCP_GRANT: ok = grant_arrived(path, &f); break;

@@ -377,6 +377,33 @@ static void goodbye_tells_the_exit_status(void **state)
     side_open(&A, 0);
 }
 
+/* The other side has given this process up for lost: it takes connections and closes them. */
+static void given_up_by(struct side *gone, struct side *other)
+{
+    uint32_t n = 1;
+    assert_int_equal(net_control_send(A.l, &n, sizeof n), UNO_OK);
+    PUMP_UNTIL(B.heard.controls == 1 && !A.l->control_head);
+    uint64_t start = clock_ns(), accepted = atomic_load(&gone->p->counts.accepted);
+    other->p->patience_ns = 1000000000;
+    link_down(gone->l, NET_DOWN_LOST, "by a test");
+    PUMP_UNTIL(other->heard.downs == 1);
+    assert_int_equal(other->heard.how, NET_DOWN_LOST);
+    assert_non_null(strstr(other->heard.text, "lost before a word came"));
+    assert_true(clock_ns() - start >= 900000000);
+    assert_in_range(atomic_load(&other->p->counts.paths_lost), 2, 60); /* pauses grow from 20 ms to 1 s */
+    assert_int_equal(atomic_load(&gone->p->counts.accepted), accepted);
+}
+
+static void who_was_given_up_gives_up(void **state)
+{
+    given_up_by(&B, &A);
+}
+
+static void who_was_given_up_and_knocks_gives_up(void **state)
+{
+    given_up_by(&A, &B);
+}
+
 static void an_end_without_goodbye_is_told_apart(void **state)
 {
     uint32_t n = 1;
@@ -552,6 +579,7 @@ int main(void)
         CASE(a_message_larger_than_the_slot_is_a_mismatch), CASE(a_sender_that_leaves_early_is_heard),
         CASE(a_sender_goes_after_its_receiver), CASE(ends_may_go_between_two_paths), CASE(ends_may_go_in_the_middle), CASE(a_lost_path_loses_nothing), CASE(control_frames_come_once_and_in_order),
         CASE(goodbye_is_clean), CASE(goodbye_reaches_who_has_just_connected), CASE(goodbye_tells_the_exit_status), CASE(an_end_without_goodbye_is_told_apart),
+        CASE(who_was_given_up_gives_up), CASE(who_was_given_up_and_knocks_gives_up),
         CASE(each_allocation_may_fail), CASE(connecting_survives_lack_of_memory), CASE(a_forked_child_changes_nothing),
         CASE(callers_and_service_threads_share),
     };
