@@ -366,8 +366,8 @@ static uno_err check_p2p(const char *call, const uno_comm *c, const void *buf, s
 }
 
 /* In a group, on a stream, or behind others. */
-static NOINLINE uno_err queue_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
-                                  uno_stream *stream, const void *site)
+static NOINLINE uno_err queue_p2p(bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream,
+                                  const void *site)
 {
     struct p2p_request r;
     struct op op;
@@ -388,7 +388,7 @@ static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call
         TRY(comm_enter(comm));
     uno_err err = check_p2p(call, comm, buf, count, type, peer, false);
     if (!alone)
-        return comm_leave(comm, err == UNO_OK ? queue_p2p(call, send, buf, count, type, peer, comm, stream, site) : err);
+        return comm_leave(comm, err == UNO_OK ? queue_p2p(send, buf, count, type, peer, comm, stream, site) : err);
     if (err == UNO_OK) {
         struct p2p_request r;
         p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
