@@ -60,6 +60,23 @@ static bool fill_env(const struct launcher *l, struct run_job *job, bool local)
     return ok;
 }
 
+/* Rank 0's process says where ranks are that do not join. Of a very large job it does not. */
+static bool add_hosts(const struct launcher *l, struct run_job *job)
+{
+    enum { MOST_BYTES = 60000 };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f)
+        return false;
+    fputs("UNISONO_RUN_HOSTS=", f);
+    for (int i = 0; i < l->opt->nhosts; i++)
+        fprintf(f, "%s%s:%d", i ? "," : "", l->opt->hosts[i].name, l->opt->hosts[i].n);
+    bool ok = fclose(f) == 0 && (bytes > MOST_BYTES || add_env(job, text));
+    free(text);
+    return ok;
+}
+
 static bool send_job(struct launcher *l, struct link *link, bool local)
 {
     const struct run_options *opt = l->opt;
@@ -73,7 +90,7 @@ static bool send_job(struct launcher *l, struct link *link, bool local)
         job.nargs++;
     job.cwd = local ? NULL : getcwd(NULL, 0);
     size_t bytes = 0;
-    char *text = fill_env(l, &job, local) ? run_job_encode(&job, &bytes) : NULL;
+    char *text = fill_env(l, &job, local) && (job.first > 0 || add_hosts(l, &job)) ? run_job_encode(&job, &bytes) : NULL;
     if (text) {
         wire_send(&link->wire, FRAME_SECRET, l->secret, RUN_SECRET_CHARS, NULL, 0);
         wire_send(&link->wire, FRAME_JOB, text, bytes, NULL, 0);

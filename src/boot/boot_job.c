@@ -101,16 +101,51 @@ static bool does_not_read(const void *arg, int rank)
     return c && c->outs > 0;
 }
 
+struct absent_here { const struct absent *absent; int first, n; bool (*pick)(const void *arg, int rank); };
+
+static bool absent_here(const void *arg, int rank)
+{
+    const struct absent_here *h = arg;
+    return rank >= h->first && rank < h->first + h->n && h->pick(h->absent, rank);
+}
+
+/* The ranks, and where the launcher has started them. */
+static int list_absent(const struct server *s, bool (*pick)(const void *arg, int rank), const struct absent *a, struct text *out)
+{
+    enum { MOST = 8 };
+    int n = boot_ranges(s->size, pick, a, out), shown = 0, named = 0;
+    struct absent_here here = {.absent = a, .pick = pick};
+    for (const char *at = s->hosts; n && at && *at && here.first < s->size; here.first += here.n) {
+        int name = (int)strcspn(at, ","), digits = name;
+        while (digits > 0 && at[digits - 1] != ':')
+            digits--;
+        here.n = digits > 0 ? atoi(at + digits) : 0;
+        struct text ranks = {0};
+        int missing = here.n > 0 ? boot_ranges(s->size, absent_here, &here, &ranks) : 0;
+        if (missing && named++ < MOST) {
+            text_add(out, "%shost %.*s", shown ? "; " : " (", digits - 1, at);
+            if (missing < n)
+                text_add(out, ": %s", ranks.s ? ranks.s : "?");
+            shown += missing;
+        }
+        text_free(&ranks);
+        at += name + (at[name] == ',');
+    }
+    if (shown)
+        text_add(out, named > MOST ? "; and %d more hosts)" : ")", named - MOST);
+    return n;
+}
+
 /* Rank `who` gave up in `round`: say for whom it waited. For nobody, when its question and the answer have crossed. */
 void job_late(struct server *s, int who, uint64_t round)
 {
     struct absent a = {s, round};
     struct text missing = {0}, silent = {0}, stuck = {0};
-    int n = boot_ranges(s->size, not_joined, &a, &missing), m = boot_ranges(s->size, joined_without_data, &a, &silent);
+    int n = list_absent(s, not_joined, &a, &missing), m = boot_ranges(s->size, joined_without_data, &a, &silent);
     int k = boot_ranges(s->size, does_not_read, &a, &stuck);
     if (n)
         job_failed(s, UNO_ERR_TIMEOUT,
-                   "%d of %d ranks have not joined when the deadline of rank %d passed: %.400s; start them or look at their output",
+                   "%d of %d ranks have not joined when the deadline of rank %d passed: %.600s; start them or look at their output",
                    n, s->size, who, missing.s ? missing.s : "?");
     else if (m)
         job_failed(s, UNO_ERR_TIMEOUT,
@@ -171,10 +206,10 @@ void job_say_absent(struct server *s, uint64_t now)
     struct text missing = {0};
     uint64_t age = now - s->waits_ns;
     bool silent = s->joined == s->size;
-    int n = s->failed ? 0 : boot_ranges(s->size, silent ? joined_without_data : not_joined, &a, &missing);
+    int n = s->failed ? 0 : list_absent(s, silent ? joined_without_data : not_joined, &a, &missing);
     s->say_absent_ns = s->waits_ns + 10 * age;
     if (n)
-        LOG(LOG_WARN, LOG_BOOT, "%d of %d ranks %s though others wait for %.1f s: %.400s; %s", n, s->size,
+        LOG(LOG_WARN, LOG_BOOT, "%d of %d ranks %s though others wait for %.1f s: %.600s; %s", n, s->size,
             silent ? "joined and then fell silent" : "have not joined", (double)age / 1e9, missing.s ? missing.s : "?",
             silent ? "look whether they are stopped" : "start them or look at their output");
     s->said_absent = s->said_absent || n;

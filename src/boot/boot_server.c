@@ -393,6 +393,7 @@ static void server_free(struct server *s)
     free(s->rounds[1].all);
     free(s->members);
     free(s->unlink_path);
+    free(s->hosts);
     free(s);
 }
 
@@ -485,6 +486,8 @@ uno_err boot_serve(const struct config *cfg, struct boot_id *id, const char *unl
     uno_err err = s->epoll_fd < 0 ? err_sys("cannot make an epoll descriptor to serve joining") : UNO_OK;
     if (err == UNO_OK && unlink_path && !(s->unlink_path = strdup(unlink_path)))
         err = err_set(UNO_ERR_MEMORY, "no memory for a path");
+    if (err == UNO_OK && listen_fd >= 0 && cfg->run_hosts[0] && !(s->hosts = strdup(cfg->run_hosts)))
+        err = err_set(UNO_ERR_MEMORY, "no memory for the names of hosts");
     if (err == UNO_OK)
         err = listen_fd >= 0 ? adopt_socket(s, listen_fd) : bind_port(s, id);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};

@@ -43,6 +43,7 @@ struct server {
     struct auth_key key;
     struct boot_id id;
     char *unlink_path;
+    char *hosts;                        /* "a:2,b:2", of the launcher whose ranks these are; NULL = not told */
     uint64_t end_ns, accept_again_ns;   /* the latter: 0 = accepting */
     uint64_t said_ns;                   /* when last something was said about a stranger */
     uint64_t stall_ns;                  /* who waits for longer is told for whom */

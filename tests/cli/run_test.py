@@ -531,6 +531,16 @@ class OtherHosts(unittest.TestCase):
         self.assertEqual(rc, 0, err)
         self.assertEqual(sorted(out.splitlines()), ["[0] one one 0", "[1] one one 1", "[2] two two 0"])
 
+    def test_hosts_of_ranks_that_do_not_join(self):
+        """Rank 0 says it when it has waited for long, and everybody at the deadline."""
+        rc, _, err = run("--hosts", "one:1,two:2,three:1", "--launcher", "env HOST={host}", "--", "sh", "-c",
+                         'case $UNISONO_RANK in 2|3) exec sleep 1h;; esac; exec "$0" perf all_reduce -b 8 -e 8', UNISONO,
+                         env=dict(os.environ, UNISONO_STALL="0.3", UNISONO_JOIN_TIMEOUT="2"))
+        self.assertNotEqual(rc, 0)
+        where = r"2-3 \(host two: 2; host three: 3\)"
+        self.assertRegex(err, r"unisono: rank 0: 2 of 4 ranks have not joined though others wait for [0-9.]+ s: " + where)
+        self.assertRegex(err, r"2 of 4 ranks have not joined when the deadline of rank [01] passed: " + where)
+
     def test_noise_of_a_login_shell(self):
         rc, out, err = run("--hosts", "one:1", "--launcher", "sh -c 'echo Welcome to {host}; exec \"$@\"' {host}", "--", "sh", "-c", "echo fine")
         # Quotes inside quotes are the template's own business: what matters is that the greeting did no harm.
