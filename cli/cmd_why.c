@@ -4,6 +4,7 @@
  * the records they left.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -86,7 +87,19 @@ static void print_refused(const uno_job *job)
                "shut them out with a firewall\n", n, at, (unsigned long long)job->ranks[at].refused);
 }
 
-static void print_people(const struct job_found *found, const uno_verdict *v, const char *said)
+static void print_unjoined(const uno_job *job, const int *pids)
+{
+    enum { MOST = 8 };
+    char program[64];
+    int n = 0;
+    for (int r = 0; pids && r < job->size; r++)
+        if (pids[r] && n++ < MOST)
+            printf("%srank %d is pid %d (%s)", n > 1 ? ", " : "Started on this host, and not joining yet: ", r, pids[r], why_program(pids[r], program, sizeof program));
+    if (n)
+        printf(n > MOST ? ", and %d more\n" : "\n", n - MOST);
+}
+
+static void print_people(const struct job_found *found, const uno_verdict *v, const char *said, const int *unjoined)
 {
     const uno_job *job = found->job;
     const char *colour = out_colour(stdout, v->fault ? OUT_RED : OUT_GREEN);
@@ -102,6 +115,7 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
     if (strcmp(v->kind, "stopped") != 0)
         print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
     print_refused(job);
+    print_unjoined(job, unjoined);
     print_list("Did not answer", job, job_silent, " (their hosts were asked)");
     print_list(found->live ? "Not asked" : "Not in the records", job, job_unheard,
                found->live ? " (on other hosts, not joined yet, or ended before)" : " (their hosts' files are not here)");
@@ -122,10 +136,12 @@ static int answer(const struct why_options *o, struct job_found *found)
         return out_error("why", "the records cannot be judged: %s", uno_last_error(NULL));
     if (o->flight_dir && why_flight("why", found->job, o->flight_dir, &files) != CLI_GOOD)
         return CLI_ERROR;
+    int *unjoined = why_unjoined(found, v);
     if (o->json)
-        why_json(found, v, said);
+        why_json(found, v, said, unjoined);
     else
-        print_people(found, v, said);
+        print_people(found, v, said, unjoined);
+    free(unjoined);
     if (files && !o->json)
         printf("%d file%s written to %s\n", files, files == 1 ? "" : "s", o->flight_dir);
     /* Who is stopped and not waited for is no fault yet. */

@@ -62,6 +62,7 @@ int job_read_files(const char *command, const char *path, uno_jobs *jobs);
 
 /* Process pid: does it live, and whose is it? False: there is no such process. */
 bool job_process_owner(int pid, unsigned *uid);
+int job_process_parent(int pid); /* 0 = not known */
 /* Its name, else a short number; writes into buf and returns it. */
 char *job_comm_name(const uno_job_comm *c, char *buf, size_t buf_bytes);
 /* Job rank of a member; UNO_ANY stays. */
@@ -74,8 +75,12 @@ bool job_stands(const uno_job_rank *r);
 char *job_list(const uno_job *job, bool (*so)(const uno_job_rank *r), char *buf, size_t buf_bytes);
 int job_hosts(const uno_job *job); /* of how many hosts ranks have answered; 0 = only what this one shows is known */
 
+/* why_unjoined.c: by rank, the process on this host that was started as it and has not come to joining; 0 = none is known. malloc'ed; NULL: nobody is missed so. */
+int *why_unjoined(const struct job_found *found, const uno_verdict *v);
+char *why_program(int pid, char *buf, size_t buf_bytes); /* its command's name; returns buf */
+
 /* why_json.c, why_flight.c */
-void why_json(const struct job_found *found, const uno_verdict *v, const char *said); /* said: "" = nothing */
+void why_json(const struct job_found *found, const uno_verdict *v, const char *said, const int *unjoined); /* said: "" = nothing */
 int why_flight(const char *command, const uno_job *job, const char *dir, int *files);
 
 #endif

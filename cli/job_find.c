@@ -34,7 +34,7 @@ bool job_process_owner(int pid, unsigned *uid)
     return found;
 }
 
-static int parent_of(int pid)
+int job_process_parent(int pid)
 {
     char path[40], line[256];
     int parent = 0;
@@ -51,7 +51,7 @@ static int parent_of(int pid)
 static bool descends(int pid, int ancestor)
 {
     for (int depth = 0; pid > 1 && depth < 64; depth++) {
-        pid = parent_of(pid);
+        pid = job_process_parent(pid);
         if (pid == ancestor)
             return true;
     }

@@ -126,7 +126,20 @@ static void list(const char *key, const uno_job *job, bool (*so)(const uno_job_r
     printf("],\n");
 }
 
-void why_json(const struct job_found *found, const uno_verdict *v, const char *said)
+static void print_unjoined(const uno_job *job, const int *pids)
+{
+    char program[64];
+    printf(" \"unjoined\": [");
+    for (int r = 0, n = 0; pids && r < job->size; r++)
+        if (pids[r]) {
+            printf("%s{\"rank\": %d, \"pid\": %d", n++ ? ", " : "", r, pids[r]);
+            text("program", why_program(pids[r], program, sizeof program));
+            putchar('}');
+        }
+    printf("],\n");
+}
+
+void why_json(const struct job_found *found, const uno_verdict *v, const char *said, const int *unjoined)
 {
     const uno_job *job = found->job;
     printf("{\"format\": 1, \"job\": \"%016llx\", \"live\": %s", (unsigned long long)job->id, found->live ? "true" : "false");
@@ -138,6 +151,7 @@ void why_json(const struct job_found *found, const uno_verdict *v, const char *s
     list("not_asked", job, job_unheard);
     list("not_answered", job, job_silent);
     list("stopped", job, job_stands);
+    print_unjoined(job, unjoined);
     printf(" \"ranks\": [");
     for (int r = 0, n = 0; r < job->size; r++) {
         if (job_unheard(&job->ranks[r]))

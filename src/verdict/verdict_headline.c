@@ -342,7 +342,7 @@ void say_joining(struct out *o, const struct judge *j)
     if (n) {
         say(o, ", ");
         say_plain_ranks(o, list, n);
-        say(o, " %s not seen on this host", n == 1 ? "is" : "are");
+        say(o, " %s not seen to join on this host", n == 1 ? "is" : "are");
     }
     free(list);
 }

@@ -144,7 +144,7 @@ struct out out_of(char *buf, size_t cap);
 void say_age(struct out *o, uint64_t ns);
 void say_rank(struct out *o, const struct judge *j, int rank);       /* "rank 3 (pid 812 on n2)" */
 void say_ranks(struct out *o, const struct judge *j, const int32_t *ranks, int n); /* one by one while they are few */
-void say_joining(struct out *o, const struct judge *j); /* "2 of 4 ranks wait in joining, ranks 1, 3 are not seen on this host" */
+void say_joining(struct out *o, const struct judge *j); /* "2 of 4 ranks wait in joining, ranks 1, 3 are not seen to join on this host" */
 void say_plain_ranks(struct out *o, const int32_t *ranks, int n);    /* "ranks 0-2, 4" */
 void say_operation(struct out *o, const struct judge *j, const struct group *g, uint32_t number); /* all_reduce #17 of comm "dp" */
 void say_group(struct out *o, const struct judge *j, const struct group *g);              /* ' of comm "dp"', or nothing */

@@ -124,10 +124,12 @@ class Live(unittest.TestCase):
             rc, answer = job.kind("never_joined")
             verdict = answer["verdict"]
             self.assertEqual((rc, verdict["fault"], verdict["culprits"], answer["not_asked"]), (1, True, [1], [1]))
-            self.assertRegex(verdict["headline"], r"^the job cannot start for [\d.]+ s: 2 of 3 ranks wait in joining, rank 1 is not seen on this host$")
+            self.assertRegex(verdict["headline"], r"^the job cannot start for [\d.]+ s: 2 of 3 ranks wait in joining, rank 1 is not seen to join on this host$")
             rc, out, _ = tool("why", str(job.run.pid))
             self.assertEqual(rc, 1)
             self.assertRegex(out, "(?m)^Other hosts were not asked: its processes on this host are still joining")
+            self.assertEqual(answer["unjoined"], [{"rank": 1, "pid": job.pids[1], "program": "why_rank"}])
+            self.assertRegex(out, r"(?m)^Started on this host, and not joining yet: rank 1 is pid %d \(why_rank\)$" % job.pids[1])
 
     def test_never_came_to_make_a_communicator(self):
         for mode, call in (("group", "uno_comm_create_group"), ("shrink", "uno_comm_shrink")):

@@ -278,7 +278,7 @@ static void test_joining(void **state)
     (void)state;
     open_joining(7);
     scene_lost(&s, 2, VERDICT_UNKNOWN, 0);
-    must_say(VERDICT_KIND_NEVER_JOINED, 2, "cannot start for 7.0 s: 3 of 4 ranks wait in joining, rank 2 is not seen on this host", NULL);
+    must_say(VERDICT_KIND_NEVER_JOINED, 2, "cannot start for 7.0 s: 3 of 4 ranks wait in joining, rank 2 is not seen to join on this host", NULL);
     assert_non_null(strstr(v.what_next, "ask `unisono why` there"));
     assert_int_equal(v.sure, VERDICT_LIKELY);
     open_joining(7);
