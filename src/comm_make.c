@@ -155,8 +155,9 @@ uno_err uno_comm_abort(uno_comm *comm)
         return err_set(UNO_ERR_ARG, "uno_comm_abort: not a communicator");
     if (comm->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "uno_comm_abort in a forked child");
-    char text[128];
-    snprintf(text, sizeof text, "rank %d called uno_comm_abort", comm->rank);
+    char name[100], text[128];
+    comm_rank_name(comm, comm->rank, name, sizeof name);
+    snprintf(text, sizeof text, "%s called uno_comm_abort", name);
     (void)comm_fail(comm, UNO_ERR_ABORTED, comm->rank, true, text);
     atomic_fetch_add_explicit(&comm->aborts, 1, memory_order_relaxed); /* a number that shrink_run looks at */
     engine_kick();

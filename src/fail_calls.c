@@ -183,6 +183,17 @@ static void add_sites(const uno_comm *c, int peer, uint32_t number, const struct
     }
 }
 
+/* Whose processes they are; only where it keeps its room in what the others are told (mark_region). */
+static void add_processes(const uno_comm *c, int peer, char *text)
+{
+    const struct watch_member *m = &c->job->members[c->job_rank[c->rank]], *p = &c->job->members[c->job_rank[peer]];
+    char both[220];
+    size_t len = strlen(text);
+    int more = snprintf(both, sizeof both, " (rank %d: pid %d on %.60s; rank %d: pid %d on %.60s)", c->rank, m->pid, m->hostname, peer, p->pid, p->hostname);
+    if (len + (size_t)more < sizeof c->region->abort_text)
+        memcpy(text + len, both, (size_t)more + 1);
+}
+
 uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *e,
                           const struct fail_told *told)
 {
@@ -192,5 +203,6 @@ uno_err fail_say_mismatch(const uno_comm *c, int peer, uint32_t number, const st
     snprintf(text, sizeof text, "%s", err_text());
     add_shift(c, peer, own, e, text, sizeof text);
     add_sites(c, peer, own->number, told, text, sizeof text);
+    add_processes(c, peer, text);
     return err_set(UNO_ERR_MISMATCH, "%s", text);
 }

@@ -69,8 +69,10 @@ static void disagree_rank(int rank)
 static void disagree_judge(const int *statuses)
 {
     expect_all_zero(statuses);
-    for (int r = 0; r < now_case->ranks; r++)
+    for (int r = 0; r < now_case->ranks; r++) {
         expect(r, UNO_ERR_MISMATCH, disagreements[now_case->arg].says, 1);
+        expect(r, UNO_ERR_MISMATCH, "rank 2: pid ", 1);
+    }
 }
 
 /* Per-rank counts of the v forms, and messages whose two ends differ. */
