@@ -114,6 +114,7 @@ uno_err comm_assemble(uno_comm *c)
     note_made(c);
     TRY(add_shrink(c));
     atomic_store_explicit(&c->ready, 1, memory_order_release);
+    job_abort_early(c);
     return UNO_OK;
 }
 

@@ -41,6 +41,9 @@ struct job {
     struct watch_board *board;    /* what this process shows of itself; NULL when it could not be made */
     struct shrinks *shrinks;      /* agreements on who goes on */
     struct uno_comm *comms;       /* alive, linked by next_in_job */
+    /* The newest aborts of communicators that this process has not made yet, or has no more; under lock. */
+    struct early_abort { uint64_t comm_id; uno_err code; int rank; char text[512]; } early[8];
+    unsigned nearly;
     struct job *next;             /* all jobs of the process */
 };
 
@@ -409,8 +412,10 @@ void job_drop(struct job *job);                      /* nobody uses it: say good
 /* All communicators alive in this process, each held (active++) until comm_release. Returns how many there are; with more than
  * cap only cap are stored and held. */
 size_t jobs_snapshot(uno_comm **comms, size_t cap);
+void comm_hold(uno_comm *comm); /* under its job's lock, while it is listed */
 void comm_release(uno_comm *comm);
 uno_comm *job_find(struct job *job, uint64_t comm_id); /* held, or NULL */
+void job_abort_early(uno_comm *comm);                 /* it is ready: fail it if somebody gave it up before */
 uno_comm *job_find_rank(struct job *job, uint64_t comm_id, int rank);
 bool job_knows(const uno_comm *comm);                /* alive in this process? Does not look into it */
 

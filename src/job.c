@@ -42,7 +42,7 @@ static void note_exit(int status, void *arg)
 }
 #endif
 
-static void hold(uno_comm *c)
+void comm_hold(uno_comm *c)
 {
     atomic_fetch_add(&c->active, 1);
 }
@@ -72,7 +72,7 @@ static size_t hold_all(uno_comm ***comms, uint64_t deadline_ns)
         if (!lock_until(&j->lock, deadline_ns))
             continue;
         for (uno_comm *c = j->comms; c && mem_grow(comms, &cap, n + 1, sizeof **comms) == UNO_OK; c = c->next_in_job) {
-            hold(c);
+            comm_hold(c);
             (*comms)[n++] = c;
         }
         pthread_mutex_unlock(&j->lock);
@@ -227,7 +227,7 @@ size_t jobs_snapshot(uno_comm **comms, size_t cap)
         pthread_mutex_lock(&j->lock);
         for (uno_comm *c = j->comms; c; c = c->next_in_job)
             if (atomic_load_explicit(&c->ready, memory_order_acquire) && n++ < cap) {
-                hold(c);
+                comm_hold(c);
                 comms[n - 1] = c;
             }
         pthread_mutex_unlock(&j->lock);
@@ -258,7 +258,7 @@ uno_comm *job_find(struct job *job, uint64_t comm_id)
         if (c->id == comm_id)
             found = c;
     if (found)
-        hold(found);
+        comm_hold(found);
     pthread_mutex_unlock(&job->lock);
     return found;
 }
@@ -271,7 +271,7 @@ uno_comm *job_find_rank(struct job *job, uint64_t comm_id, int rank)
         if (c->id == comm_id && c->rank == rank && atomic_load_explicit(&c->ready, memory_order_acquire)) /* pairs with comm_assemble */
             found = c;
     if (found)
-        hold(found);
+        comm_hold(found);
     pthread_mutex_unlock(&job->lock);
     return found;
 }

@@ -41,15 +41,50 @@ static void on_left(void *arg, int process, const char *text)
     tell_gone(arg, process, true, text);
 }
 
-static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text)
+static void aborted(uno_comm *c, uno_err code, int rank, const char *text)
 {
-    uno_comm *c = job_find(arg, comm_id);
-    if (!c)
-        return;
     (void)comm_fail(c, code, rank, false, text);
     if (code != UNO_ERR_EXCLUDED) /* that is one rank's matter. Else: who tells may die in the middle of telling */
         comm_tell_host(c, code, rank, text);
+}
+
+/* Who gives up while a communicator is made may be heard before it is made here. The caller holds the job's lock. */
+static void note_early(struct job *job, uint64_t comm_id, uno_err code, int rank, const char *text)
+{
+    struct early_abort *e = &job->early[job->nearly++ % ARRAY_LEN(job->early)];
+    *e = (struct early_abort){.comm_id = comm_id, .code = code, .rank = rank};
+    snprintf(e->text, sizeof e->text, "%s", text);
+}
+
+static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const char *text)
+{
+    struct job *job = arg;
+    pthread_mutex_lock(&job->lock);
+    uno_comm *c = job->comms;
+    while (c && !(c->id == comm_id && atomic_load_explicit(&c->ready, memory_order_acquire))) /* pairs with comm_assemble */
+        c = c->next_in_job;
+    if (c)
+        comm_hold(c);
+    else
+        note_early(job, comm_id, code, rank, text);
+    pthread_mutex_unlock(&job->lock);
+    if (!c)
+        return;
+    aborted(c, code, rank, text);
     comm_release(c);
+}
+
+void job_abort_early(uno_comm *c)
+{
+    struct job *job = c->job;
+    struct early_abort e = {0};
+    pthread_mutex_lock(&job->lock);
+    for (size_t i = 0; i < ARRAY_LEN(job->early); i++)
+        if (job->early[i].code != UNO_OK && job->early[i].comm_id == c->id)
+            e = job->early[i];
+    pthread_mutex_unlock(&job->lock);
+    if (e.code != UNO_OK)
+        aborted(c, e.code, e.rank, e.text);
 }
 
 /* Its connection is closed for good: communicators with ranks of it cannot go on. */

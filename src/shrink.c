@@ -103,7 +103,8 @@ static uno_err explain_no_quorum(uno_comm *c)
 
 struct making {
     uno_comm *old, *child;
-    int *old_rank;             /* of each new rank */
+    int *old_rank, *job_rank;  /* of each new rank */
+    uint64_t id;
     int count, mine;
     uint64_t deadline_ns;
     int bad;                   /* new rank whose part is not there; -1 */
@@ -183,7 +184,7 @@ static uno_err map_members(struct making *m)
         if (host_index[host] < 0)
             host_index[host] = c->nhosts++;
         c->host_of[i] = host_index[host];
-        c->job_rank[i] = old->job_rank[r];
+        c->job_rank[i] = m->job_rank[i];
         here += host == old->host_of[old->rank];
         if (i != m->mine && old->regions[r])
             err = map_member(m, i);
@@ -202,9 +203,7 @@ static uno_err make_parts(struct making *m, const struct config *cfg, const char
     TRY(comm_alloc(m->mine, m->count, cfg, name, &m->child));
     uno_comm *c = m->child;
     c->epoch = old->epoch + 1;
-    c->id = hash_mix(old->id, 0x736872696e6bull); /* another one than any split makes */
-    for (int i = 0; i < m->count; i++)
-        c->id = hash_mix(c->id, (uint64_t)m->old_rank[i] + 1);
+    c->id = m->id;
     net_segment_ref(c->segment, &c->region_refs[m->mine]);
     job_attach(old->job, c);
     say_built(m, NET_BUILT_REGION);
@@ -255,10 +254,10 @@ static uno_err give_up(struct making *m, uno_err err)
     char text[ERR_TEXT_BYTES], name[100];
     snprintf(text, sizeof text, "%s", err_text());
     say_built(m, NET_BUILT_FAILED);
-    if (m->child && old->job->watch) { /* the others' communicator exists, and can be shrunk again */
+    if (old->job->watch) { /* the others' communicator exists, and can be shrunk again */
         comm_rank_name(old, old->rank, name, sizeof name);
         err_set(err, "%s could not make its part of the new communicator: %.600s", name, text);
-        watch_abort(old->job->watch, m->child->id, UNO_ERR_UNREACHABLE, m->mine, err_text(), m->child->job_rank, m->count);
+        watch_abort(old->job->watch, m->id, UNO_ERR_UNREACHABLE, m->mine, err_text(), m->job_rank, m->count);
     }
     comm_free(m->child);
     m->child = NULL;
@@ -270,32 +269,51 @@ static bool left_out(const uno_comm *c, int rank)
     return !shrink_takes(c->shrink, rank);
 }
 
-static uno_err make_new(uno_comm *old, const struct config *cfg, const char *name, uno_comm **newcomm)
+/* Before it is known who goes on: who has no memory for it then could not tell the others. */
+static uno_err making_new(struct making *m, uno_comm *old)
 {
-    struct making m = {.old = old, .bad = -1, .deadline_ns = clock_after(cfg->shrink_timeout)};
-    m.old_rank = mem_array((size_t)old->size, sizeof *m.old_rank);
-    uno_err err = m.old_rank ? UNO_OK : UNO_ERR_MEMORY;
-    for (int r = 0; r < old->size && err == UNO_OK; r++)
+    *m = (struct making){.old = old, .bad = -1, .old_rank = mem_array((size_t)old->size, sizeof *m->old_rank),
+                         .job_rank = mem_array((size_t)old->size, sizeof *m->job_rank)};
+    return m->old_rank && m->job_rank ? UNO_OK : UNO_ERR_MEMORY;
+}
+
+static void making_free(struct making *m)
+{
+    free(m->old_rank);
+    free(m->job_rank);
+}
+
+static void who_goes_on(struct making *m)
+{
+    const uno_comm *old = m->old;
+    m->id = hash_mix(old->id, 0x736872696e6bull); /* another one than any split makes */
+    for (int r = 0; r < old->size; r++)
         if (shrink_takes(old->shrink, r)) {
             if (r == old->rank)
-                m.mine = m.count;
-            m.old_rank[m.count++] = r;
+                m->mine = m->count;
+            m->old_rank[m->count] = r;
+            m->job_rank[m->count++] = old->job_rank[r];
+            m->id = hash_mix(m->id, (uint64_t)r + 1);
         }
-    comm_tell_excluded(old, left_out, m.mine == 0);
-    if (err == UNO_OK)
-        err = make_parts(&m, cfg, name);
+}
+
+static uno_err make_new(struct making *m, const struct config *cfg, const char *name)
+{
+    uno_comm *old = m->old;
+    m->deadline_ns = clock_after(cfg->shrink_timeout);
+    who_goes_on(m);
+    comm_tell_excluded(old, left_out, m->mine == 0);
+    uno_err err = make_parts(m, cfg, name);
     if (err != UNO_OK) {
-        err = give_up(&m, err);
+        err = give_up(m, err);
     } else {
-        say_built(&m, NET_BUILT_MAPPED);
-        wait_mapped(&m);
-        fail_if_bad(&m);
-        *newcomm = m.child;
-        if (m.mine == 0)
-            LOG(LOG_INFO, LOG_INIT, "%d of %d ranks go on, epoch %u", m.count, old->size, m.child->epoch);
+        say_built(m, NET_BUILT_MAPPED);
+        wait_mapped(m);
+        fail_if_bad(m);
+        if (m->mine == 0)
+            LOG(LOG_INFO, LOG_INIT, "%d of %d ranks go on, epoch %u", m->count, old->size, m->child->epoch);
     }
     shrink_built(old->shrink);
-    free(m.old_rank);
     return err;
 }
 
@@ -309,31 +327,41 @@ static void note_shrinking(uno_comm *c, const unsigned char *excluded)
     note_making(c, LEDGER_MAKES_SHRUNK, 0, set);
 }
 
-uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_config *config, uno_comm **newcomm)
+static uno_err agree_and_make(uno_comm *c, struct making *m, const unsigned char *excluded, const struct config *cfg, const char *name)
 {
-    struct config cfg;
-    unsigned char *set = NULL;
-    *newcomm = NULL;
-    TRY(comm_child_config(c, config, &cfg));
-    TRY(exclude_set(c, exclude, nexclude, &set));
     int was = SHRINK_NO;
-    if (!atomic_compare_exchange_strong(&c->shrinking, &was, SHRINK_CALLED)) {
-        free(set);
+    if (!atomic_compare_exchange_strong(&c->shrinking, &was, SHRINK_CALLED))
         return err_set(UNO_ERR_USAGE, "uno_comm_shrink: %s", was == SHRINK_DONE ? "this communicator was shrunk; use the new one"
                        : "another thread of this rank is shrinking this communicator");
-    }
     end_old(c);
     if (requests_elsewhere(c)) /* whom we wait for may need them before it comes */
         engine_kick();
-    note_shrinking(c, set);
-    uno_err err = shrink_run(c->shrink, set, &c->aborts);
-    free(set);
+    note_shrinking(c, excluded);
+    uno_err err = shrink_run(c->shrink, excluded, &c->aborts);
     if (err == UNO_ERR_UNREACHABLE)
         err = explain_no_quorum(c);
     bool decided = err == UNO_OK;
     if (err == UNO_OK)
-        err = make_new(c, &cfg, config && config->name ? config->name : c->name, newcomm);
+        err = make_new(m, cfg, name);
     note_making_ends(c);
     atomic_store(&c->shrinking, decided ? SHRINK_DONE : SHRINK_NO);
+    return err;
+}
+
+uno_err comm_shrink(uno_comm *c, const int *exclude, int nexclude, const uno_config *config, uno_comm **newcomm)
+{
+    struct config cfg;
+    struct making m = {0};
+    unsigned char *set = NULL;
+    *newcomm = NULL;
+    TRY(comm_child_config(c, config, &cfg));
+    uno_err err = exclude_set(c, exclude, nexclude, &set);
+    if (err == UNO_OK)
+        err = making_new(&m, c);
+    if (err == UNO_OK)
+        err = agree_and_make(c, &m, set, &cfg, config && config->name ? config->name : c->name);
+    *newcomm = m.child;
+    making_free(&m);
+    free(set);
     return err;
 }

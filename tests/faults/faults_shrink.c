@@ -271,6 +271,34 @@ static void absent_rank(int rank)
     shrink_over(n);
 }
 
+/* The last rank has no memory for its part: the others, also those of other hosts, learn it at once, and go on without it. */
+static void no_part_rank(int rank)
+{
+    int n = now_case->ranks;
+    uno_comm *c = shrink_join(rank, SHRINK_S), *next = NULL;
+    shrink_rounds(c, 10);
+    set_stage(rank, 1);
+    wait_all_stages(rank, 1);
+    if (rank == n - 1) {
+        fault_arm("shrink_make", 1);
+        CHECK(uno_comm_shrink(c, NULL, 0, &next, NULL) == UNO_ERR_MEMORY && !next, "shrink: %s", uno_last_error(c));
+        wait_all_stages(rank, 2);
+        shrink_over(c);
+        return;
+    }
+    next = shrink_made(c, n, rank);
+    uint64_t start = clock_ns();
+    CHECK(uno_barrier(next, NULL) == UNO_ERR_UNREACHABLE && strstr(uno_last_error(next), "could not make its part"), "%s", uno_last_error(next));
+    double took = (double)(clock_ns() - start) / 1e9;
+    CHECK(took < 4, "told after %.1f s", took);
+    shrink_over(c);
+    c = shrink_made(next, n - 1, rank);
+    shrink_rounds(c, 10);
+    set_stage(rank, 2);
+    shrink_over(next);
+    shrink_over(c);
+}
+
 /* ---- somebody ends or falls silent at each step of the agreement ---------------------------------------------------------------- */
 
 enum { BY_KILL, BY_STOP };
@@ -524,6 +552,7 @@ const struct fault_case fault_cases_shrink[] = {
     {"shrink_chain", 8, ANY, 90, chain_rank, chain_judge, NULL, 0, 0},
     {"shrink_healthy", 4, ANY, 30, healthy_rank, NULL, NULL, QUIET, 0},
     {"shrink_exclude", 4, ANY, 30, exclude_rank, NULL, NULL, QUIET, 0},
+    {"shrink_no_part", 3, ANY, 30, no_part_rank, NULL, NULL, 0, 0},
     {"shrink_absent", 4, ANY, 30, absent_rank, NULL, NULL, QUIET, 0},
     {"shrink_step_lead_kill_1", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 1)},
     {"shrink_step_lead_kill_2", 5, ANY, 60, step_rank, step_judge, NULL, 0, STEP(0, BY_KILL, 2)},
