@@ -343,9 +343,11 @@ char *job_round_place(struct server *s, struct conn *c)
     struct member *m = &s->members[c->rank];
     struct collect *k = &s->rounds[c->head.round & 1];
     uint64_t bytes = c->head.bytes;
-    if (c->head.round != s->done || m->rounds != s->done || bytes > BOOT_MAX_BYTES || bytes * (uint64_t)s->size > BOOT_MAX_REPLY) {
-        job_failed(s, UNO_ERR_INTERNAL, "rank %d sent %llu bytes for round %llu of joining, out of order or too much", c->rank,
-                   (unsigned long long)bytes, (unsigned long long)c->head.round);
+    bool unread = c->outs > 0 || c->answer_due; /* its answer to the round before, whose memory a later round takes */
+    if (unread || c->head.round != s->done || m->rounds != s->done || bytes > BOOT_MAX_BYTES || bytes * (uint64_t)s->size > BOOT_MAX_REPLY) {
+        job_failed(s, UNO_ERR_INTERNAL, "rank %d sent %llu bytes for round %llu of joining, %s", c->rank,
+                   (unsigned long long)bytes, (unsigned long long)c->head.round,
+                   unread ? "before it has read the answer to the one before" : "out of order or too much");
         return NULL;
     }
     if (k->number != c->head.round || !k->all) { /* who contributes to a round has read the one before, so all have read the one before that */

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "boot/boot_internal.h"
+#include "boot/boot_server.h"
 #include "processes.h"
 
 static struct config cfg;
@@ -414,6 +414,22 @@ static void bad_arguments(void **state)
     assert_int_equal(boot_open(&id, 0, 1 << 30, &cfg, clock_after(1), &b), UNO_ERR_ARG);
 }
 
+/* The answer to a round is sent from memory that the round after the next one takes. */
+static void who_does_not_read_an_answer_gives_nothing(void **state)
+{
+    static const struct { int outs; bool due; } unread[] = {{0, false}, {1, false}, {0, true}};
+    for (size_t i = 0; i < ARRAY_LEN(unread); i++) {
+        struct member members[2] = {{.joined = true, .rounds = 1}, {.joined = true, .rounds = 1}};
+        struct server s = {.size = 2, .joined = 2, .members = members, .done = 1};
+        struct conn c = {.state = MEMBER, .rank = 1, .head = {.type = BOOT_PUT, .round = 1, .bytes = 8}, .outs = unread[i].outs,
+                         .answer_due = unread[i].due};
+        assert_int_equal(job_round_place(&s, &c) != NULL, i == 0);
+        assert_int_equal(s.failed, i == 0 ? UNO_OK : UNO_ERR_INTERNAL);
+        assert_int_equal(strstr(s.failure, "before it has read the answer") != NULL, i != 0);
+        free(s.rounds[1].all);
+    }
+}
+
 static void nobody_serves(void **state)
 {
     struct boot_id in;
@@ -658,6 +674,7 @@ int main(void)
         cmocka_unit_test(who_says_nothing_for_ever_is_named),
         cmocka_unit_test_setup(the_other_addresses_are_no_strangers, setup),
         cmocka_unit_test_setup(bad_arguments, setup),
+        cmocka_unit_test(who_does_not_read_an_answer_gives_nothing),
         cmocka_unit_test_setup(nobody_serves, setup),
         cmocka_unit_test_setup(a_server_that_dies_is_named, setup),
         cmocka_unit_test_setup(all_learn_who_is_missing_though_rank_0_ends, setup),
