@@ -54,7 +54,8 @@ struct boot;
 /* Connect to the id's server as `rank` of `size`. deadline_ns covers all later calls too. */
 uno_err boot_open(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, struct boot **boot);
 /* The same, for who may hear meanwhile that waiting is in vain. check is asked every 100 ms while others are waited for, here and in
- * boot_exchange; what it returns besides UNO_OK ends the call with its sentence. Its word wins over the server's. */
+ * boot_exchange; what it returns besides UNO_OK ends the call with its sentence. Its word wins over the server's. For members of a
+ * communicator: rank is a place among them, and sentences say so. */
 struct boot_ask { uno_err (*check)(void *arg); void *arg; };
 uno_err boot_open_asking(const uno_id *id, int rank, int size, const struct config *cfg, uint64_t deadline_ns, const struct boot_ask *ask,
                          struct boot **boot);

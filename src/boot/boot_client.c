@@ -222,6 +222,7 @@ static uno_err join(struct boot *b, struct attempt *a)
     uint64_t deadline = MIN(b->deadline_ns, clock_after(HANDSHAKE_S));
     char why[200], text[SOCK_TEXT_BYTES];
     boot_who_am_i(&join.who, b->rank, b->size);
+    join.who.by_place = b->ask.check != NULL;
     uno_err err = sock_send_all(a->fd, &join, sizeof join, deadline);
     if (err == UNO_OK)
         err = recv_frame(a->fd, &head, deadline);

@@ -60,7 +60,8 @@ struct boot_frame {
 struct boot_who {
     int32_t rank, size, pid;
     char host[64];
-    uint8_t reserved[4];
+    uint8_t by_place;      /* it joins members of a communicator, and rank is its place among them (boot_open_asking) */
+    uint8_t reserved[3];
 };
 void boot_who_am_i(struct boot_who *who, int rank, int size);
 #define BOOT_MAX_BYTES (1u << 20)  /* a rank's contribution */

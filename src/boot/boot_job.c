@@ -131,6 +131,8 @@ static int list_absent(const struct server *s, bool (*pick)(const void *arg, int
         text_free(&ranks);
         at += name + (at[name] == ',');
     }
+    if (n && s->by_place)
+        text_add(out, " (counted from 0 in the list of uno_comm_create_group)");
     if (shown)
         text_add(out, named > MOST ? "; and %d more hosts)" : ")", named - MOST);
     return n;
@@ -241,6 +243,7 @@ static uno_err first_member(struct server *s, const struct boot_who *who)
         return UNO_ERR_MEMORY;
     s->size = who->size;
     s->first_rank = who->rank;
+    s->by_place = who->by_place != 0;
     return UNO_OK;
 }
 

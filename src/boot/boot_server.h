@@ -57,6 +57,7 @@ struct server {
     int half_open, size, joined, left;
     struct member *members;
     int first_rank;                     /* who said the size first */
+    bool by_place;                      /* ranks are places in the list of uno_comm_create_group */
     struct collect rounds[2];           /* the answered one and the collecting one */
     uint64_t done;                      /* rounds answered: the one that collects */
     uno_err failed;
