@@ -62,6 +62,7 @@ struct search {
     uint64_t job;
     int rank, size;               /* rank -1: a probe */
     bool asks;                    /* search_run asks between rounds */
+    uint64_t say_ns;              /* when it is said next that rank 0 is waited for; UINT64_MAX = never */
     uint64_t short_ns;            /* no socket could be made since then for want of descriptors or memory; 0 = one could */
 };
 
@@ -178,6 +179,7 @@ static uno_err search_round(struct search *s, uint64_t deadline_ns, struct attem
         return UNO_ERR_TIMEOUT;
     if (s->asks)
         next = MIN(next, now + ASK_MS * 1000000ull);
+    next = MIN(next, s->say_ns);
     uint64_t wait_ns = next > now ? next - now : 0;
     struct timespec ts = {.tv_sec = (time_t)MIN(wait_ns / 1000000000, 3600), .tv_nsec = (long)(wait_ns % 1000000000)};
     ppoll(polls, (nfds_t)n, &ts, NULL);
@@ -253,6 +255,7 @@ static uno_err search_new(const struct boot_id *id, int rank, int size, struct s
     boot_id_key(&wire, &s->key, &s->job);
     s->rank = rank;
     s->size = size;
+    s->say_ns = UINT64_MAX;
     s->count = boot_id_targets(id, targets);
     s->list = mem_array(s->count, sizeof *s->list);
     if (!s->list)
@@ -274,6 +277,23 @@ static void search_free(struct search *s)
     free(s->list);
 }
 
+/* The others are told by rank 0 (job_say_absent). Once a host, as far as ranks know their place there. */
+static bool speaks(const struct config *cfg, int rank)
+{
+    return rank == 1 || (rank > 1 && strcmp(cfg->local_rank, "0") == 0);
+}
+
+static void say_waits(struct search *s, uint64_t start_ns)
+{
+    char text[SOCK_TEXT_BYTES];
+    uint64_t now = clock_ns();
+    if (now < s->say_ns)
+        return;
+    s->say_ns = start_ns + 10 * (now - start_ns);
+    LOG(LOG_WARN, LOG_BOOT, "rank 0 was not reached for %.1f s (%s), and all others need it to join; look whether it was started, and at its output",
+        (double)(now - start_ns) / 1e9, s->count ? sock_text(&s->list[0].to, text, sizeof text) : "?");
+}
+
 /* Until joined, refused for good, or late. b = NULL: a probe. */
 static uno_err search_run(struct search *s, struct boot *b, uint64_t deadline_ns)
 {
@@ -282,6 +302,7 @@ static uno_err search_run(struct search *s, struct boot *b, uint64_t deadline_ns
         struct attempt *found = NULL;
         if (b)
             TRY(asked(b));
+        say_waits(s, start);
         uno_err err = search_round(s, deadline_ns, &found);
         if (err == UNO_OK && b)
             err = join(b, found);
@@ -330,6 +351,8 @@ uno_err boot_open_asking(const uno_id *id, int rank, int size, const struct conf
     b->start_ns = clock_ns();
     uno_err err = search_new(&in, rank, size, &s);
     s.asks = ask->check != NULL;
+    if (!s.asks && speaks(cfg, rank))
+        s.say_ns = b->start_ns + (uint64_t)(cfg->stall * 1e9);
     if (err == UNO_OK)
         err = search_run(&s, b, deadline_ns);
     search_free(&s);

@@ -27,7 +27,7 @@ from page import complaints, line_of, summary, write_page
 OPTIONS = None
 DEATH_WORDS = re.compile(r"rank \d+ \(pid.*(was killed by|has ended|is dead)")
 FACTS = re.compile(r"What to do: nothing, if|goes on after|has not called it yet; it computes|all \d+ ranks have called it|"
-                   r"ranks have not joined though others wait|all \d+ ranks have joined, after")
+                   r"ranks have not joined though others wait|rank 0 was not reached for|all \d+ ranks have joined, after")
 
 
 class Trial:

@@ -535,11 +535,19 @@ class OtherHosts(unittest.TestCase):
         """Rank 0 says it when it has waited for long, and everybody at the deadline."""
         rc, _, err = run("--hosts", "one:1,two:2,three:1", "--launcher", "env HOST={host}", "--", "sh", "-c",
                          'case $UNISONO_RANK in 2|3) exec sleep 1h;; esac; exec "$0" perf all_reduce -b 8 -e 8', UNISONO,
-                         env=dict(os.environ, UNISONO_STALL="0.3", UNISONO_JOIN_TIMEOUT="2"))
+                         env={"UNISONO_STALL": "0.3", "UNISONO_JOIN_TIMEOUT": "2"})
         self.assertNotEqual(rc, 0)
         where = r"2-3 \(host two: 2; host three: 3\)"
         self.assertRegex(err, r"unisono: rank 0: 2 of 4 ranks have not joined though others wait for [0-9.]+ s: " + where)
         self.assertRegex(err, r"2 of 4 ranks have not joined when the deadline of rank [01] passed: " + where)
+
+    def test_rank_0_does_not_join(self):
+        """Nobody serves the joining: the first rank of each host says so."""
+        rc, _, err = run("--hosts", "one:2,two:2", "--launcher", "env HOST={host}", "--", "sh", "-c",
+                         'case $UNISONO_RANK in 0) exec sleep 1h;; esac; exec "$0" perf all_reduce -b 8 -e 8', UNISONO,
+                         env={"UNISONO_STALL": "0.3", "UNISONO_JOIN_TIMEOUT": "2"})
+        self.assertNotEqual(rc, 0)
+        self.assertEqual(sorted(re.findall(r"(?m)^unisono: rank (\d): rank 0 was not reached for 0\.\d s \([^)]*:\d+\), and all others need it", err)), ["1", "2"], err)
 
     def test_noise_of_a_login_shell(self):
         rc, out, err = run("--hosts", "one:1", "--launcher", "sh -c 'echo Welcome to {host}; exec \"$@\"' {host}", "--", "sh", "-c", "echo fine")
