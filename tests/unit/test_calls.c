@@ -642,11 +642,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(failed_behind_event), cmocka_unit_test(many_communicators), cmocka_unit_test(two_threads_in_one),
         cmocka_unit_test(deadline_beside_a_waiter), cmocka_unit_test(request_beside_another), cmocka_unit_test(empty_messages),
         cmocka_unit_test(needs_two_that_left), cmocka_unit_test(deadline_beside_a_broken_pair), cmocka_unit_test(loan_in_hand), cmocka_unit_test(payloads_go_round_their_room),
-        cmocka_unit_test(pages_of_64_kb),
-        cmocka_unit_test(dead_rank_late),
-        cmocka_unit_test(fork_and_join), cmocka_unit_test(destroy_in_group),
-        
-        cmocka_unit_test(queued_after_finalize), cmocka_unit_test(too_many_tiles),
+        cmocka_unit_test(pages_of_64_kb), cmocka_unit_test(dead_rank_late), cmocka_unit_test(fork_and_join),
+        cmocka_unit_test(destroy_in_group), cmocka_unit_test(queued_after_finalize), cmocka_unit_test(too_many_tiles),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
