@@ -56,7 +56,7 @@ static void send_value(struct ref_state *x, const struct ref_lane *l, const stru
 static void fire(struct ref_state *x, const struct ref_lane *l, const struct plan_step *s, size_t n)
 {
     const struct plan_op_info *op = &plan_ops[s->op];
-    const int *recvs = x->ranks[l->rank].prog.recv_list + s->recv;
+    const struct plan_prog *p = &x->ranks[l->rank].prog;
     int at = 0;
     if (op->reads_dst)
         ref_operand(x, l->rank, at++ == 0, memory_of(x, l, s->dst_buf, s->dst + l->i), n, s->flags & PLAN_RAW_DST);
@@ -64,12 +64,12 @@ static void fire(struct ref_state *x, const struct ref_lane *l, const struct pla
         if (op->reads_src && i == s->self)
             ref_operand(x, l->rank, at++ == 0, memory_of(x, l, s->src_buf, s->src + l->i), n, s->flags & PLAN_RAW_SRC);
         if (i < s->nrecv)
-            ref_operand(x, l->rank, at++ == 0, message(x, l, recvs[i])->data, n, false);
+            ref_operand(x, l->rank, at++ == 0, message(x, l, p->recv_list[s->recv + i])->data, n, false);
     }
     if (x->run->req->op == UNO_AVG && s->flags & PLAN_COMPLETES)
         ref_average(x, n);
     for (int i = 0; i < s->nrecv; i++)
-        release(x, l, recvs[i]);
+        release(x, l, p->recv_list[s->recv + i]);
     if (op->writes_dst)
         memcpy(memory_of(x, l, s->dst_buf, s->dst + l->i), x->value, n * x->elem);
     if (op->sends)
