@@ -365,15 +365,21 @@ static uno_err check_p2p(const char *call, const uno_comm *c, const void *buf, s
     return check_buffer(call, "buf", buf, count, 1, type);
 }
 
+static inline __attribute__((always_inline)) void stream_request(struct p2p_request *r, bool send, void *buf, size_t count, uno_type type,
+                                                                 int peer, bool waited, const void *site)
+{
+    p2p_request_init(r, send, peer, type, buf, count * uno_type_bytes(type), site);
+    r->strict = true;
+    atomic_init(&r->waited, waited);
+}
+
 /* In a group, on a stream, or behind others. */
 static NOINLINE uno_err queue_p2p(bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream,
                                   const void *site)
 {
     struct p2p_request r;
     struct op op;
-    p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
-    r.strict = true;
-    atomic_init(&r.waited, stream == NULL);
+    stream_request(&r, send, buf, count, type, peer, stream == NULL, site);
     op_init(&op, comm, (struct request){0}, NULL, NULL, stream, site);
     op.p2p = &r;
     op.group_owns_p2p = true;
@@ -391,9 +397,7 @@ static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call
         return comm_leave(comm, err == UNO_OK ? queue_p2p(send, buf, count, type, peer, comm, stream, site) : err);
     if (err == UNO_OK) {
         struct p2p_request r;
-        p2p_request_init(&r, send, peer, type, buf, count * uno_type_bytes(type), site);
-        r.strict = true;
-        atomic_init(&r.waited, 1);
+        stream_request(&r, send, buf, count, type, peer, true, site);
         err = engine_p2p(comm, &r);
     }
     if (__builtin_expect(err != UNO_OK, 0))

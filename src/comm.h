@@ -461,7 +461,9 @@ uno_err comm_alloc(int rank, int size, const struct config *cfg, const char *nam
 /* ---- request.c ------------------------------------------------------------------------------------------------------- */
 uno_err request_start(uno_comm *comm, const struct p2p_request *what, uno_request **request);
 void requests_orphan(uno_comm *comm);    /* the communicator goes: requests that nobody waited for stay with their owners */
-bool requests_elsewhere(const uno_comm *comm); /* are there requests of others than comm (or NULL) that nobody has waited for? */
+/* Before this thread waits: whom it waits for may need requests of others than comm (or NULL) first, so the progress thread moves them.
+ * false: there are none that nobody has waited for. */
+bool requests_go_on(const uno_comm *comm);
 uno_err ops_add(uno_comm *comm, const void *scalar, uno_type type, uno_op *op);
 uno_err ops_remove(uno_comm *comm, uno_op op);
 void ops_free(uno_comm *comm);

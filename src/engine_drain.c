@@ -138,10 +138,8 @@ void engine_wait_group(struct op *first)
             pause_group(blocked, &wait);
         else
             sched_yield();
-        if (wait.stage != 0 && !kicked && requests_elsewhere(NULL)) {
-            kicked = true;
-            engine_kick();
-        }
+        if (wait.stage != 0 && !kicked)
+            kicked = requests_go_on(NULL);
         if (wait.stage != 0 && wait.polls > 4096)
             nanosleep(&(struct timespec){0, 50000}, NULL);
     }

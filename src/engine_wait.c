@@ -61,8 +61,7 @@ uno_err engine_walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
             engine_look_now(c);
         if (__builtin_expect(wait.stage != 0 && !kicked, 0)) {
             kicked = true;
-            if (requests_elsewhere(c)) /* a peer may need them before it comes here */
-                engine_kick();
+            (void)requests_go_on(c);
         }
         bool give = false;
         if (__builtin_expect(wait.stage != 0 && ask, 0) && interrupt_asked(&ask_ns)) {

@@ -329,8 +329,7 @@ static uno_err exchange_all(struct joining *j, const uno_id *id, uint64_t deadli
     j->infos = mem_array((size_t)c->size, sizeof *j->infos);
     if (!j->infos)
         return UNO_ERR_MEMORY;
-    if (requests_elsewhere(NULL)) /* whom we wait for may need them before it comes */
-        engine_kick();
+    (void)requests_go_on(NULL);
     TRY(boot_open(id, c->rank, c->size, &c->cfg, deadline_ns, &j->boot));
     TRY(boot_exchange(j->boot, &me, sizeof me, j->infos));
     TRY(check_versions(j));

@@ -15,10 +15,13 @@ struct uno_request {
 
 static _Atomic int all_requests; /* of the process; relaxed: whoever acts on it is the thread that made them, or comes too early */
 
-bool requests_elsewhere(const uno_comm *c)
+bool requests_go_on(const uno_comm *c)
 {
     int own = c ? atomic_load_explicit(&c->nrequests, memory_order_relaxed) : 0;
-    return atomic_load_explicit(&all_requests, memory_order_relaxed) > own;
+    if (atomic_load_explicit(&all_requests, memory_order_relaxed) <= own)
+        return false;
+    engine_kick();
+    return true;
 }
 
 static void count_requests(uno_comm *c, int more)

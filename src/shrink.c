@@ -334,8 +334,7 @@ static uno_err agree_and_make(uno_comm *c, struct making *m, const unsigned char
         return err_set(UNO_ERR_USAGE, "uno_comm_shrink: %s", was == SHRINK_DONE ? "this communicator was shrunk; use the new one"
                        : "another thread of this rank is shrinking this communicator");
     end_old(c);
-    if (requests_elsewhere(c)) /* whom we wait for may need them before it comes */
-        engine_kick();
+    (void)requests_go_on(c);
     note_shrinking(c, excluded);
     uno_err err = shrink_run(c->shrink, excluded, &c->aborts);
     if (err == UNO_ERR_UNREACHABLE)

@@ -256,8 +256,7 @@ static uno_err meet(struct splitting *s, const uno_id *id, const struct config *
     struct boot_ask ask = {may_come, s};
     boot_id_key(id, &key, &s->mine.job);
     note_group(s);
-    if (requests_elsewhere(NULL)) /* whom we wait for may need them before it comes */
-        engine_kick();
+    (void)requests_go_on(NULL);
     return boot_open_asking(id, s->place, s->count, cfg, clock_after(cfg->join_timeout), &ask, &s->boot);
 }
 
