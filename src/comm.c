@@ -176,6 +176,7 @@ static NOINLINE uno_err collective_first(const char *call, uno_comm *comm, uno_c
     op.walks = alone;
     if (!alone)
         TRY(comm_enter(comm));
+    op.call_site = call_site_of(comm, call_site);
     uno_err err = UNO_OK;
     if (!alone || !repeats(&op))
         err = check_collective(call, &op);
@@ -191,7 +192,7 @@ static inline __attribute__((always_inline)) uno_err collective(const char *call
     bool alone = call_alone(comm, stream);
     if (__builtin_expect(!alone || !comes_again(&comm->again, coll, type, op, root, count, send, recv), 0))
         return collective_first(call, comm, coll, type, op, root, count, send, recv, stream, call_site, alone);
-    uno_err err = engine_again(comm, send, recv, call_site);
+    uno_err err = engine_again(comm, send, recv, call_site_of(comm, call_site));
     if (__builtin_expect(err != UNO_OK, 0))
         comm_keep_error(comm);
     walk_leave(comm);
@@ -393,6 +394,7 @@ static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call
     if (!alone)
         TRY(comm_enter(comm));
     uno_err err = check_p2p(call, comm, buf, count, type, peer, false);
+    site = call_site_of(comm, site);
     if (!alone)
         return comm_leave(comm, err == UNO_OK ? queue_p2p(send, buf, count, type, peer, comm, stream, site) : err);
     if (err == UNO_OK) {
@@ -425,7 +427,7 @@ static uno_err start_request(const char *call, bool send, void *buf, size_t coun
     if (!request)
         return err_set(UNO_ERR_ARG, "%s: request is NULL", call);
     struct p2p_request r = {.send = send, .peer = peer, .tag = tag, .type = type, .buf = buf,
-                            .bytes = count * uno_type_bytes(type), .call_site = site};
+                            .bytes = count * uno_type_bytes(type), .call_site = call_site_of(comm, site)};
     return request_start(comm, &r, request);
 }
 

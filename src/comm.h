@@ -177,6 +177,7 @@ struct uno_comm {
     struct op *p2p_running;       /* sends and receives in stream order that p2p works on */
     struct ledger_event *event;   /* its ledger event; NULL until it has begun */
     struct ledger_notes *notes;   /* what stands beside it in the region */
+    _Atomic uintptr_t site;       /* the place a binding named, for call_site_of; 0 = none; relaxed */
     int p2p_waited;               /* so many of them */
     bool draining;                /* finalizing: the program waits for all of them; under the walk lock */
     uint64_t p2p_noted_ns;        /* when the ledger last learned for which requests somebody waits */
@@ -219,6 +220,13 @@ struct uno_comm {
     size_t nops, cap_ops;
 };
 #define COMM_MAGIC 0x756e6f63u
+
+/* Where a call stands: the place that a binding has named, else the return address. */
+static inline const void *call_site_of(const uno_comm *comm, const void *address)
+{
+    uintptr_t named = atomic_load_explicit(&comm->site, memory_order_relaxed);
+    return __builtin_expect(named != 0, 0) ? (const void *)named : address;
+}
 
 /* ---- engine.c, engine_wait.c, engine_drain.c, progress.c: operations move ---------------------------------------------- */
 static inline bool walk_try(uno_comm *comm)
@@ -283,8 +291,7 @@ void fail_explain_mismatch(uno_comm *comm);
 /* told: what a peer on another host said beside its events; NULL where its region can be read. */
 struct fail_told {
     const uint64_t *passed; /* the counts per rank that it passes in this operation; NULL = not known */
-    const char *site;       /* where its newest call stands in its program; "" = not known */
-    uint32_t newest;        /* the number of that call */
+    const char *site;       /* where that operation stands in its program; "" = not known */
 };
 uno_err fail_say_mismatch(const uno_comm *comm, int peer, uint32_t number, const struct ledger_event *own, const struct ledger_event *theirs,
                           const struct fail_told *told);
@@ -391,7 +398,10 @@ static inline bool call_alone(uno_comm *c, const struct uno_stream *stream)
 static inline uno_err call_enter(struct op *call)
 {
     call->walks = call_alone(call->comm, call->stream);
-    return __builtin_expect(call->walks, 1) ? UNO_OK : comm_enter(call->comm);
+    if (__builtin_expect(!call->walks, 0))
+        TRY(comm_enter(call->comm));
+    call->call_site = call_site_of(call->comm, call->call_site);
+    return UNO_OK;
 }
 static inline uno_err call_leave(struct op *call, uno_err err)
 {

@@ -24,15 +24,15 @@ struct ask_event {
     int32_t root, op;
     uint32_t zero_too;
     uint64_t count;
+    char site[LEDGER_SITE_BYTES]; /* where it stands in the program; "" = not known */
 };
 struct ask {
     uint64_t comm_id;
     int32_t from, to;          /* comm ranks */
     uint32_t nevents, ncounts; /* ncounts: the ranks, or 0; so many uint64_t follow the events: what the newest one passes for each */
-    char site[LEDGER_SITE_BYTES]; /* where the newest one stands in the program; "" = not known */
     struct ask_event event[ASK_EVENTS]; /* newest first */
 };
-_Static_assert(sizeof(struct ask_event) == 32 && offsetof(struct ask, event) == 24 + LEDGER_SITE_BYTES, "no holes travel");
+_Static_assert(sizeof(struct ask_event) == 32 + LEDGER_SITE_BYTES && offsetof(struct ask, event) == 24, "no holes travel");
 
 static uint32_t own_events(const uno_comm *c, uint32_t number, struct ask_event *event)
 {
@@ -40,8 +40,9 @@ static uint32_t own_events(const uno_comm *c, uint32_t number, struct ask_event 
     struct ledger_event e;
     uint32_t n = 0;
     while (n < ASK_EVENTS && number - n != 0 && ledger_read(ring, number - n, &e) && e.number == number - n) {
-        event[n++] = (struct ask_event){.number = e.number, .signature = e.signature, .coll = e.coll, .type = e.type, .root = e.root,
-                                        .op = e.op, .count = e.count};
+        event[n] = (struct ask_event){.number = e.number, .signature = e.signature, .coll = e.coll, .type = e.type, .root = e.root,
+                                      .op = e.op, .count = e.count};
+        (void)ledger_site(c->notes, e.call_site, event[n++].site);
     }
     return n;
 }
@@ -53,9 +54,6 @@ static void ask(const uno_comm *c, int peer, uint32_t number)
     if (!a)
         return;
     *a = (struct ask){.comm_id = c->id, .from = c->rank, .to = peer};
-    struct ledger_notes notes;
-    notes_read(c->notes, &notes);
-    memcpy(a->site, notes.site, sizeof a->site);
     a->nevents = own_events(c, number, a->event);
     size_t bytes = offsetof(struct ask, event) + a->nevents * sizeof a->event[0];
     if (bytes + counts <= WATCH_MESSAGE_BYTES && fail_passed_read(c, c->rank, number, (uint64_t *)((char *)a + bytes))) {
@@ -101,20 +99,18 @@ void fail_ask_everyone(uno_comm *c, uint32_t number)
     }
 }
 
-/* Signatures are chained: the oldest one of those that differ without a gap is where it began. */
-static bool first_difference(const uno_comm *c, const struct ask *a, struct ledger_event *own, struct ledger_event *theirs)
+/* Signatures are chained: the oldest one of those that differ without a gap is where it began. NULL: they agree. */
+static const struct ask_event *first_difference(const uno_comm *c, const struct ask *a, struct ledger_event *own)
 {
     const struct ledger_event *ring = net_region_ledger(c->region);
-    bool found = false;
+    const struct ask_event *found = NULL;
     for (uint32_t i = 0; i < a->nevents; i++) {
         const struct ask_event *e = &a->event[i];
         struct ledger_event mine;
         if (e->number == 0 || !ledger_read(ring, e->number, &mine) || mine.number != e->number || mine.signature == e->signature)
             break;
         *own = mine;
-        *theirs = (struct ledger_event){.number = e->number, .signature = e->signature, .coll = e->coll, .type = e->type,
-                                        .root = e->root, .op = e->op, .count = e->count};
-        found = true;
+        found = e;
     }
     return found;
 }
@@ -124,22 +120,29 @@ static void read_ask(struct ask *a, const void *data, size_t bytes)
     *a = (struct ask){0};
     if (bytes >= offsetof(struct ask, event))
         memcpy(a, data, MIN(bytes, sizeof *a));
-    a->site[sizeof a->site - 1] = 0;
-    for (char *s = a->site; *s; s++)
+}
+
+static const char *clean(char site[LEDGER_SITE_BYTES])
+{
+    site[LEDGER_SITE_BYTES - 1] = 0;
+    for (char *s = site; *s; s++)
         if ((unsigned char)*s < 0x20 || *s == 0x7f)
             *s = '?';
+    return site;
 }
 
 /* The communicator fails everywhere, with what both sides call. counts: what the asker passes for each rank, behind its events. */
-static void fail_with(uno_comm *c, const struct ask *a, const void *counts, const struct ledger_event *own, const struct ledger_event *theirs)
+static void fail_with(uno_comm *c, const struct ask *a, const void *counts, const struct ledger_event *own, const struct ask_event *e)
 {
-    char text[ERR_TEXT_BYTES];
+    char text[ERR_TEXT_BYTES], site[LEDGER_SITE_BYTES];
+    const struct ledger_event theirs = {.number = e->number, .signature = e->signature, .coll = e->coll, .type = e->type, .root = e->root,
+                                        .op = e->op, .count = e->count};
     bool told = a->ncounts == (uint32_t)c->size && own->number == a->event[0].number;
     uint64_t *passed = told ? mem_array((size_t)c->size, sizeof *passed) : NULL;
     if (passed)
         memcpy(passed, counts, (size_t)c->size * sizeof *passed);
-    (void)fail_say_mismatch(c, a->from, own->number, own, theirs,
-                            &(struct fail_told){.passed = passed, .site = a->site, .newest = a->event[0].number});
+    memcpy(site, e->site, sizeof site);
+    (void)fail_say_mismatch(c, a->from, own->number, own, &theirs, &(struct fail_told){.passed = passed, .site = clean(site)});
     free(passed);
     snprintf(text, sizeof text, "%s", err_text());
     (void)comm_fail(c, UNO_ERR_MISMATCH, a->from, true, text);
@@ -160,10 +163,12 @@ void fail_asked(struct job *job, int from_process, const void *data, size_t byte
         return; /* not made yet, or destroyed: the verdict says so if somebody waits */
     bool member = a.to == c->rank && a.from >= 0 && a.from < c->size && a.from != c->rank &&
                   job->members[c->job_rank[a.from]].process == from_process;
-    struct ledger_event own, theirs;
+    struct ledger_event own;
+    const struct ask_event *theirs = NULL;
     /* acquire: pairs with comm_assemble and with the release in comm_fail */
-    if (member && atomic_load_explicit(&c->ready, memory_order_acquire) &&
-        atomic_load_explicit(&c->failed, memory_order_acquire) == UNO_OK && first_difference(c, &a, &own, &theirs))
-        fail_with(c, &a, (const char *)data + events_end, &own, &theirs);
+    if (member && atomic_load_explicit(&c->ready, memory_order_acquire) && atomic_load_explicit(&c->failed, memory_order_acquire) == UNO_OK)
+        theirs = first_difference(c, &a, &own);
+    if (theirs)
+        fail_with(c, &a, (const char *)data + events_end, &own, theirs);
     comm_release(c);
 }

@@ -156,29 +156,27 @@ static void add_shift(const uno_comm *c, int peer, const struct ledger_event *ow
                  "after that call whenever it was made before", ahead_rank, number, b, number, a);
 }
 
-/* Where a rank of this host stands in its program; the text is the caller's. */
-static struct fail_told told_by_region(struct net_region *region, struct ledger_notes *notes)
+/* Where operation `number` of a rank of this host stands in its program. Returns site. */
+static const char *site_by_region(struct net_region *region, uint32_t number, char site[LEDGER_SITE_BYTES])
 {
-    struct ledger_event newest = {0};
-    notes_read(ledger_notes(region), notes);
-    (void)ledger_newest(net_region_ledger(region), &newest);
-    return (struct fail_told){.site = notes->site, .newest = newest.number};
+    struct ledger_event e;
+    bool there = ledger_read(net_region_ledger(region), number, &e) && e.number == number;
+    return ledger_site(ledger_notes(region), there ? e.call_site : 0, site);
 }
 
-/* Where the two calls stand in their programs, if a binding has said it. Who has gone on since has said only where it is now. */
+/* Where the two calls stand in their programs, if a binding has said it. */
 static void add_sites(const uno_comm *c, int peer, uint32_t number, const struct fail_told *told, char *text, size_t bytes)
 {
     const char *before = "; ";
     const int ranks[] = {c->rank, peer};
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
-        struct ledger_notes notes;
+        char buf[LEDGER_SITE_BYTES];
         struct net_region *region = c->regions[ranks[i]];
-        struct fail_told t = region ? told_by_region(region, &notes) : told ? *told : (struct fail_told){.site = ""};
+        const char *site = region ? site_by_region(region, number, buf) : told ? told->site : "";
         size_t len = strlen(text);
-        if (!t.site[0] || len >= bytes)
+        if (!site[0] || len >= bytes)
             continue;
-        snprintf(text + len, bytes - len, "%srank %d %s %.*s", before, ranks[i], t.newest == number ? "at" : "is now at", LEDGER_SITE_BYTES - 1,
-                 t.site);
+        snprintf(text + len, bytes - len, "%srank %d at %s", before, ranks[i], site);
         before = ", ";
     }
 }

@@ -193,11 +193,9 @@ uno_err uno_comm_set_call_site(uno_comm *c, const char *text)
         return err_set(UNO_ERR_ARG, "uno_comm_set_call_site: comm is %s", c ? "not a communicator (destroyed?)" : "NULL");
     if (c->fork_generation != fork_generation())
         return err_set(UNO_ERR_USAGE, "uno_comm_set_call_site: this communicator was made before fork() and is used in a forked child");
-    struct ledger_notes *n = c->notes;
     pthread_mutex_lock(&c->issue);
-    notes_begin(&n->site_seq);
-    snprintf(n->site, sizeof n->site, "%s", text ? text : "");
-    notes_end(&n->site_seq);
+    uintptr_t number = ledger_site_set(c->notes, text ? text : "");
+    atomic_store_explicit(&c->site, number, memory_order_relaxed);
     pthread_mutex_unlock(&c->issue);
     return UNO_OK;
 }

@@ -170,6 +170,51 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
     }
     (void)part_read(&n->queue_seq, PART(queued, behind));
     (void)part_read(&n->making_seq, PART(making, making));
-    (void)part_read(&n->site_seq, PART(site, site));
-    copy->site[sizeof copy->site - 1] = 0;
+    atomic_store_explicit(&copy->site, atomic_load_explicit(&n->site, memory_order_relaxed), memory_order_relaxed);
+}
+
+/* ---- named places --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t site_find(const struct ledger_notes *n, const char *text)
+{
+    for (uint32_t i = 0; i < LEDGER_SITES; i++)
+        if (strncmp(n->sites[i].text, text, LEDGER_SITE_BYTES - 1) == 0)
+            return atomic_load_explicit(&n->sites[i].number, memory_order_relaxed);
+    return 0;
+}
+
+static uint32_t site_add(struct ledger_notes *n, const char *text)
+{
+    n->site_made = n->site_made % LEDGER_SITE_NUMBERS + 1;
+    struct ledger_site *s = &n->sites[n->site_made % LEDGER_SITES];
+    atomic_store_explicit(&s->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* number 0 before the text; pairs with the reader's second look */
+    snprintf(s->text, sizeof s->text, "%s", text);
+    atomic_store_explicit(&s->number, n->site_made, memory_order_release); /* pairs with the acquire in ledger_site */
+    return n->site_made;
+}
+
+uint32_t ledger_site_set(struct ledger_notes *n, const char *text)
+{
+    uint32_t number = text[0] ? site_find(n, text) : 0;
+    if (text[0] && !number)
+        number = site_add(n, text);
+    atomic_store_explicit(&n->site, number, memory_order_relaxed);
+    return number;
+}
+
+SEQLOCK_READER char *ledger_site(const struct ledger_notes *n, uint64_t call_site, char buf[LEDGER_SITE_BYTES])
+{
+    const struct ledger_site *s = &n->sites[call_site % LEDGER_SITES];
+    buf[0] = 0;
+    if (call_site == 0 || call_site > LEDGER_SITE_NUMBERS ||
+        atomic_load_explicit(&s->number, memory_order_acquire) != call_site) /* pairs with the release in site_add */
+        return buf;
+    for (size_t i = 0; i < LEDGER_SITE_BYTES - 1; i++)
+        buf[i] = ((const volatile char *)s->text)[i];
+    buf[LEDGER_SITE_BYTES - 1] = 0;
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&s->number, memory_order_relaxed) != call_site)
+        buf[0] = 0;
+    return buf;
 }

@@ -35,7 +35,7 @@ struct ledger_event {                 /* 64 bytes, one line */
     _Alignas(CACHE_LINE) _Atomic uint32_t number; /* 0 while being written; release store, last */
     uint32_t signature;               /* chained */
     union { struct ledger_fields fields; struct { LEDGER_CALL_FIELDS }; };
-    uint64_t call_site;               /* return address */
+    uint64_t call_site;               /* return address, or the number of a place that a binding named: ledger_site */
     uint64_t start_ns;                /* CLOCK_MONOTONIC; for a moment after the number appears, that of the operation before */
     uint64_t end_ns;                  /* 0: not over, or over at once (a small operation that nobody waited for) */
 };
@@ -97,7 +97,11 @@ bool ledger_p2p_read(const struct ledger_p2p *place, struct ledger_p2p *copy); /
 /* What stands beside the rings, in the region's notes: who it is, how far the running operation is, what is queued, where the
  * program is. Everything but `ready` may change while it is read: see notes_read. */
 #define LEDGER_QUEUED 4
+/* Places in the program that a language binding names. A call made there has the place's number for its call_site: less than any address. */
 #define LEDGER_SITE_BYTES 120
+#define LEDGER_SITES 32               /* so many of a communicator are kept: the oldest makes room */
+#define LEDGER_SITE_NUMBERS (LEDGER_SITES * 127) /* from 1 to this one, and again; < 4096 */
+struct ledger_site { _Atomic uint32_t number; /* 0 while being written; release store, last */ char text[LEDGER_SITE_BYTES]; };
 enum { LEDGER_SEND = 64, LEDGER_RECV = 65 }; /* beside enum uno_coll */
 struct ledger_call {                  /* issued, not begun */
     uint8_t coll, type;               /* uno_coll, LEDGER_SEND or LEDGER_RECV */
@@ -145,9 +149,6 @@ struct ledger_notes {
     uint32_t queued;
     struct ledger_call queue[LEDGER_QUEUED];
     struct ledger_behind behind;
-    /* set by a language binding (uno_comm_set_call_site) */
-    _Alignas(CACHE_LINE) _Atomic uint32_t site_seq;
-    char site[LEDGER_SITE_BYTES];
     /* uno_comm_create_group and uno_comm_shrink, called on this one; under the communicator's issue lock */
     _Atomic uint32_t making_seq;
     struct ledger_making {
@@ -157,6 +158,10 @@ struct ledger_notes {
     } making;
     /* sends and receives that have ended well, so far; relaxed, by the walk lock's holder alone */
     struct ledger_moved { _Atomic uint64_t messages, bytes; } sent, received;
+    /* set by a language binding (uno_comm_set_call_site), under the communicator's issue lock; number % LEDGER_SITES is a place's place */
+    _Atomic uint32_t site;            /* of the calls from now on; 0 = none; relaxed */
+    uint32_t site_made;               /* the number given last; for the writer itself */
+    struct ledger_site sites[LEDGER_SITES]; /* not in copies that notes_read makes: see ledger_site */
 };
 _Static_assert(sizeof(struct ledger_notes) <= NET_NOTES_BYTES, "notes have a fixed place in the region");
 static inline struct ledger_notes *ledger_notes(const struct net_region *r) { return net_region_notes(r); }
@@ -179,6 +184,10 @@ static inline void ledger_moved_add(struct ledger_moved *m, uint64_t bytes)
 }
 /* Copy the notes of any rank of this host. A part that its owner left half written (it was killed or stopped there) is zeroed. */
 void notes_read(const struct ledger_notes *n, struct ledger_notes *copy);
+/* From now on calls are made at `text`; "" = at no named place. Returns its number, or 0. One writer at a time. */
+uint32_t ledger_site_set(struct ledger_notes *n, const char *text);
+/* The named place with that number, in the region's notes; "" = call_site is none, or it had to make room. Returns buf. */
+char *ledger_site(const struct ledger_notes *n, uint64_t call_site, char buf[LEDGER_SITE_BYTES]);
 
 /* ---- board: what a process shows of itself to its host (watch_board.c) ---------------------------------------------------- */
 struct watch_board;

@@ -409,12 +409,10 @@ static void fill_position(const struct records *rec, struct verdict_process *v, 
         return;
     }
     for (size_t i = 0; i < rec->ncomms && !v->python[0]; i++) { /* the last call is the best that is known */
-        struct ledger_notes n;
-        if (!rec->comms[i].region)
-            continue;
-        notes_read(rec->comms[i].notes, &n);
-        if (n.site[0])
-            snprintf(v->python, sizeof v->python, "last seen at %.80s", n.site);
+        const struct ledger_notes *n = rec->comms[i].notes;
+        char site[LEDGER_SITE_BYTES];
+        if (rec->comms[i].region && ledger_site(n, atomic_load_explicit(&n->site, memory_order_relaxed), site)[0])
+            snprintf(v->python, sizeof v->python, "last seen at %.80s", site);
     }
 }
 

@@ -12,14 +12,21 @@
 #define NOTED_NS 1000000000ull
 #define QUEUE_STANDS_NS 50000000ull
 
-static void site_of(const struct board_page *page, uint64_t address, char *site)
+/* What tells where a call stands: the modules of its program, and the places that a binding has named. */
+struct places {
+    const struct board_page *page; /* may be NULL */
+    const struct ledger_notes *notes;
+};
+
+static void site_of(const struct places *places, uint64_t call_site, char *site)
 {
-    site[0] = 0;
-    if (page && address)
-        board_site(page, address, site, VERDICT_SITE_BYTES);
+    char named[LEDGER_SITE_BYTES];
+    snprintf(site, VERDICT_SITE_BYTES, "%.47s", ledger_site(places->notes, call_site, named));
+    if (!site[0] && places->page && call_site > LEDGER_SITE_NUMBERS)
+        board_site(places->page, call_site, site, VERDICT_SITE_BYTES);
 }
 
-static void fill_event(struct verdict_event *v, const struct ledger_event *e, const struct board_page *page)
+static void fill_event(struct verdict_event *v, const struct ledger_event *e, const struct places *places)
 {
     *v = (struct verdict_event){.number = atomic_load_explicit(&e->number, memory_order_relaxed), .signature = e->signature,
                                 .coll = e->coll, .type = e->type, .state = e->state, .op = e->op, .root = e->root,
@@ -29,7 +36,7 @@ static void fill_event(struct verdict_event *v, const struct ledger_event *e, co
         v->end_ns = e->start_ns; /* over at once */
     if (e->state != LEDGER_RUNNING)
         v->waits_for = -1;
-    site_of(page, e->call_site, v->site);
+    site_of(places, e->call_site, v->site);
 }
 
 /* The running operation: what its waits noted. */
@@ -48,7 +55,7 @@ static void add_wait(struct verdict_event *v, const struct ledger_notes *n, cons
         v->blocks = n->tid > 0 ? VERDICT_PROGRAM_WAITS : n->tid < 0 ? VERDICT_PROGRAM_GOES_ON : VERDICT_BLOCKS_UNKNOWN;
 }
 
-static uno_err fill_events(const struct record_comm *c, const struct ledger_notes *n, const struct board_page *page, uint32_t most,
+static uno_err fill_events(const struct record_comm *c, const struct ledger_notes *n, const struct places *places, uint32_t most,
                            struct verdict_comm *out)
 {
     const struct ledger_event *ring = c->parts.ledger;
@@ -66,14 +73,12 @@ static uno_err fill_events(const struct record_comm *c, const struct ledger_note
         count++;
     for (uint32_t i = count - 1; i > 0; i--) /* the owner may go on meanwhile and write over the oldest */
         if (ledger_read(ring, out->newest - i, &e) && atomic_load_explicit(&e.number, memory_order_relaxed) == out->newest - i)
-            fill_event(&out->events[out->nevents++], &e, page);
+            fill_event(&out->events[out->nevents++], &e, places);
         else
             out->nevents = 0;
     struct verdict_event *last = &out->events[out->nevents++];
-    fill_event(last, &newest, page);
+    fill_event(last, &newest, places);
     add_wait(last, n, c->region);
-    if (n->site[0])
-        snprintf(last->site, sizeof last->site, "%.47s", n->site);
     if (last->wait_since_ns)
         out->newest_order = n->order;
     return UNO_OK;
@@ -86,17 +91,17 @@ static int by_number(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-static void fill_message(struct verdict_p2p *v, const struct ledger_p2p *e, const struct board_page *page)
+static void fill_message(struct verdict_p2p *v, const struct ledger_p2p *e, const struct places *places)
 {
     uint8_t kind = e->send ? (e->strict ? VERDICT_SEND : VERDICT_ISEND) : e->strict ? VERDICT_RECV : VERDICT_IRECV;
     *v = (struct verdict_p2p){.kind = kind, .waited = e->waited, .matched = e->state == LEDGER_P2P_MOVING,
                               .peer = e->peer < 0 ? UNO_ANY : e->peer, .tag = e->tag, .type = e->type, .number = e->pair_number,
                               .bytes = e->bytes, .since_ns = e->start_ns};
-    site_of(page, e->call_site, v->site);
+    site_of(places, e->call_site, v->site);
 }
 
 /* Sends and receives that have not ended. */
-static uno_err fill_p2p(const struct record_comm *c, const struct board_page *page, struct verdict_comm *out)
+static uno_err fill_p2p(const struct record_comm *c, const struct places *places, struct verdict_comm *out)
 {
     const struct ledger_p2p *ring = c->parts.p2p_ledger;
     struct ledger_p2p *open = NULL;
@@ -116,7 +121,7 @@ static uno_err fill_p2p(const struct record_comm *c, const struct board_page *pa
     out->left_out += (uint32_t)n - keep;
     out->p2p = keep ? mem_array(keep, sizeof *out->p2p) : NULL;
     for (uint32_t i = 0; out->p2p && i < keep; i++)
-        fill_message(&out->p2p[out->np2p++], &open[i], page);
+        fill_message(&out->p2p[out->np2p++], &open[i], places);
     free(open);
     return keep && !out->p2p ? UNO_ERR_MEMORY : UNO_OK;
 }
@@ -131,14 +136,14 @@ static bool queue_follows(const struct ledger_notes *n, uint32_t newest_before, 
     return runs || n->queue[0].since_ns + QUEUE_STANDS_NS < clock_ns();
 }
 
-static void fill_call(struct verdict_call *v, const struct ledger_call *c, const struct board_page *page)
+static void fill_call(struct verdict_call *v, const struct ledger_call *c, const struct places *places)
 {
     *v = (struct verdict_call){.order = c->order, .coll = c->coll < COLL_NAMED ? (int8_t)c->coll : -1, .type = c->type,
                                .op = c->op, .root = c->root, .count = c->count, .since_ns = c->since_ns};
-    site_of(page, c->call_site, v->site);
+    site_of(places, c->call_site, v->site);
 }
 
-static void fill_behind(const struct ledger_notes *n, const struct board_page *page, struct verdict_behind *v)
+static void fill_behind(const struct ledger_notes *n, const struct places *places, struct verdict_behind *v)
 {
     const struct ledger_behind *b = &n->behind;
     if (b->before == LEDGER_BEFORE_NOTHING || b->before > LEDGER_BEFORE_EVENT || b->order != n->queue[0].order)
@@ -147,10 +152,10 @@ static void fill_behind(const struct ledger_notes *n, const struct board_page *p
     v->comm_id = b->comm_id;
     v->epoch = b->epoch;
     v->p2p = b->call.coll == LEDGER_SEND ? VERDICT_SEND : b->call.coll == LEDGER_RECV ? VERDICT_RECV : 0;
-    fill_call(&v->call, &b->call, page);
+    fill_call(&v->call, &b->call, places);
 }
 
-static uno_err fill_calls(const struct ledger_notes *n, const struct board_page *page, struct verdict_comm *out)
+static uno_err fill_calls(const struct ledger_notes *n, const struct places *places, struct verdict_comm *out)
 {
     uint32_t count = MIN(n->queued, (uint32_t)LEDGER_QUEUED);
     out->left_out += n->queued - count;
@@ -160,8 +165,8 @@ static uno_err fill_calls(const struct ledger_notes *n, const struct board_page 
     if (!out->calls)
         return UNO_ERR_MEMORY;
     for (uint32_t i = 0; i < count; i++)
-        fill_call(&out->calls[out->ncalls++], &n->queue[i], page);
-    fill_behind(n, page, &out->behind);
+        fill_call(&out->calls[out->ncalls++], &n->queue[i], places);
+    fill_behind(n, places, &out->behind);
     return UNO_OK;
 }
 
@@ -219,6 +224,7 @@ static uint32_t newest_number(const struct record_comm *c)
 
 uno_err report_comm(const struct record_comm *c, const struct board_page *page, uint32_t events, struct verdict_comm *out)
 {
+    const struct places places = {page, c->notes};
     struct ledger_notes n;
     memset(out, 0, sizeof *out);
     out->failed_rank = -1;
@@ -239,11 +245,11 @@ uno_err report_comm(const struct record_comm *c, const struct board_page *page, 
     /* acquire: the last event before it; pairs with the release of who finalizes */
     out->destroyed = atomic_load_explicit(&c->region->goodbye, memory_order_acquire) != 0;
     TRY(fill_members(c, out));
-    TRY(fill_events(c, &n, page, MAX(events, 1u), out));
+    TRY(fill_events(c, &n, &places, MAX(events, 1u), out));
     TRY(fill_passed(c, out));
-    TRY(fill_p2p(c, page, out));
+    TRY(fill_p2p(c, &places, out));
     if (queue_follows(&n, newest, out))
-        TRY(fill_calls(&n, page, out));
+        TRY(fill_calls(&n, &places, out));
     else
         out->left_out += n.queued;
     out->making = (struct verdict_making){.kind = (uint8_t)MIN(n.making.kind, LEDGER_MAKES_SHRUNK), .id = n.making.id, .since_ns = n.making.since_ns};

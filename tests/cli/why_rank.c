@@ -9,6 +9,7 @@
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
  * each rank uses the one with the next rank first;
+ * "computes": rank 1, or in "rests" each rank, computes for 3 s before its third call; all end after the fifth;
  * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <unisono.h>
@@ -145,6 +147,18 @@ static void grow(void)
     }
 }
 
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static bool computes(const char *mode, int rank)
+{
+    return strcmp(mode, "rests") == 0 || (strcmp(mode, "computes") == 0 && rank == 1);
+}
+
 static void *last_thread(void *arg)
 {
     sleep(1);
@@ -208,6 +222,11 @@ int main(int argc, char **argv)
         if (i == 2 && ((has_an_absent_rank(mode) && rank == 1) || strcmp(mode, "idle") == 0))
             for (;;)
                 pause();
+        if (i == 2 && computes(mode, rank))
+            for (double until = now_s() + 3; now_s() < until;)
+                ;
+        if (i == 5 && (strcmp(mode, "rests") == 0 || strcmp(mode, "computes") == 0))
+            return uno_comm_destroy(comm) == UNO_OK ? 0 : failed("destroy", NULL);
         if (strcmp(mode, "ring") == 0 && pass_on(comm, in, out) != UNO_OK)
             return failed("sendrecv", comm);
         if (uno_all_reduce(in, out, 1000, UNO_FLOAT32, UNO_SUM, comm, NULL) != UNO_OK)

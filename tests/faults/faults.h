@@ -79,6 +79,7 @@ uno_err try_join(int rank, int size, const uno_config *config, uno_comm **comm);
 void get_id(int rank);                                /* rank 0 makes it, the others wait for it */
 /* Keep what a call returned, and when. */
 void note(int rank, uno_err err, const uno_comm *comm);
+void check_failed_comm(uno_comm *comm, uno_err err); /* it gives that error in every way, and can be destroyed */
 /* In the parent: rank must have returned err with `word` in its sentence, at most `within_s` after the mark (< 0: whenever). */
 void expect(int rank, uno_err err, const char *word, double within_s);
 void expect_exit(const int *statuses, int rank, int status);

@@ -75,6 +75,33 @@ static void disagree_judge(const int *statuses)
     }
 }
 
+/* Rank 0 sends, returns and calls nothing more: the error of the communicator tells it, and its next call. */
+static void returned_rank(int rank)
+{
+    uno_config config = UNO_CONFIG_INIT;
+    config.timeout_s = 6;
+    uno_comm *comm = join_as(rank, now_case->ranks, &config);
+    uno_err err = uno_barrier(comm, NULL), async = UNO_OK;
+    atomic_store(&sh->mark_ns, clock_ns());
+    if (err == UNO_OK)
+        err = uno_broadcast(in, out, rank ? 12 : 10, UNO_FLOAT32, 0, comm, NULL);
+    if (rank == 0) {
+        CHECK(err == UNO_OK, "the root of a small broadcast waits: %s", uno_last_error(comm));
+        for (uint64_t limit = clock_after(now_case->limit_s); async == UNO_OK && clock_ns() < limit; sched_yield())
+            CHECK(uno_comm_async_error(comm, &async) == UNO_OK, "async error: %s", uno_last_error(NULL));
+        err = async;
+    }
+    note(rank, err, comm);
+    check_failed_comm(comm, err);
+}
+
+static void returned_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    for (int r = 0; r < 2; r++)
+        expect(r, UNO_ERR_MISMATCH, "passes count 12", 1);
+}
+
 /* Per-rank counts of the v forms, and messages whose two ends differ. */
 enum { V_GATHER, V_SCATTER, V_TO_ALL, V_SEND, V_SEND_LARGE, V_SEND_TYPE };
 
@@ -476,6 +503,7 @@ const struct fault_case fault_cases_calls[] = {
     DISAGREE(4, "count_zero"), DISAGREE(5, "type"), DISAGREE(6, "type_tiled"), DISAGREE(7, "op"), DISAGREE(8, "root"),
     DISAGREE(9, "root_tiled"), DISAGREE(10, "root_reduce"), DISAGREE(11, "collective"), DISAGREE(12, "collective_tiled"),
     DISAGREE(13, "collective_barrier"), DISAGREE(14, "collective_split"), DISAGREE(15, "gather_split"), DISAGREE(16, "split_gather"),
+    {"disagree_returned", 2, ANY, 20, returned_rank, returned_judge, NULL, 0, 0},
     {"disagree_gather_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_GATHER},
     {"disagree_scatter_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SCATTER},
     {"disagree_to_all_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_TO_ALL},

@@ -74,7 +74,7 @@ static void warm_up(uno_comm *comm)
     }
 }
 
-static void check_failed_comm(uno_comm *comm, uno_err err)
+void check_failed_comm(uno_comm *comm, uno_err err)
 {
     uno_err async = UNO_OK;
     CHECK(uno_comm_async_error(comm, &async) == UNO_OK && async == err, "async error is %s after %s", uno_err_name(async), uno_err_name(err));

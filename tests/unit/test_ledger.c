@@ -258,6 +258,14 @@ static void unfinished_stays(void **state)
 
 /* ---- call sites --------------------------------------------------------------------------------------------------------------- */
 
+static char text[LEDGER_SITE_BYTES];
+
+static const char *site_now(int rank)
+{
+    const struct ledger_notes *n = comms[rank]->notes;
+    return ledger_site(n, atomic_load(&n->site), text);
+}
+
 static void call_sites(void **state)
 {
     (void)state;
@@ -265,12 +273,80 @@ static void call_sites(void **state)
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = 0;
     assert_int_equal(uno_comm_set_call_site(comms[1], "train.py:212 in step"), UNO_OK);
-    assert_string_equal(notes_of(1).site, "train.py:212 in step");
+    assert_string_equal(site_now(1), "train.py:212 in step");
     assert_int_equal(uno_comm_set_call_site(comms[1], longer), UNO_OK);
-    assert_int_equal(strlen(notes_of(1).site), LEDGER_SITE_BYTES - 1);
+    assert_int_equal(strlen(site_now(1)), LEDGER_SITE_BYTES - 1);
+    assert_int_equal(uno_comm_set_call_site(comms[1], longer), UNO_OK);
+    assert_int_equal(notes_of(1).site, 2); /* the same place, however long */
     assert_int_equal(uno_comm_set_call_site(comms[1], NULL), UNO_OK);
-    assert_string_equal(notes_of(1).site, "");
+    assert_string_equal(site_now(1), "");
     assert_int_equal(uno_comm_set_call_site(NULL, "x"), UNO_ERR_ARG);
+}
+
+static const char *site_of_event(int rank, uint32_t number)
+{
+    struct ledger_event e;
+    assert_true(ledger_read(ring_of(rank), number, &e));
+    assert_int_equal(e.number, number);
+    return ledger_site(comms[rank]->notes, e.call_site, text);
+}
+
+/* Every call keeps its own place: also one that is queued while the next places are named, a first, a repeated and a v-form. */
+static void each_call_has_its_site(void **state)
+{
+    (void)state;
+    uno_comm *one;
+    uno_stream *stream;
+    size_t count = 1;
+    float in = 1, out;
+    assert_int_equal(uno_comm_init_all(&one, 1, NULL), UNO_OK);
+    uno_comm *kept = comms[0];
+    comms[0] = one;
+    assert_int_equal(uno_stream_create(&stream), UNO_OK);
+    for (int i = 0; i < 2 * LEDGER_SITES + 8; i++) {
+        char site[40];
+        snprintf(site, sizeof site, "train.py:%d", i < 8 ? i : 100 + i % 4);
+        assert_int_equal(uno_comm_set_call_site(one, site), UNO_OK);
+        assert_int_equal(i % 3 == 2 ? uno_all_gather_v(&in, &out, &count, NULL, UNO_FLOAT32, one, NULL)
+                                    : uno_all_reduce(&in, &out, 1, UNO_FLOAT32, UNO_SUM, one, i % 3 ? NULL : stream), UNO_OK);
+    }
+    assert_int_equal(uno_comm_set_call_site(one, "after.py:1"), UNO_OK);
+    assert_int_equal(uno_stream_synchronize(stream), UNO_OK);
+    for (int i = 0; i < 2 * LEDGER_SITES + 8; i++) {
+        char site[40];
+        snprintf(site, sizeof site, "train.py:%d", i < 8 ? i : 100 + i % 4);
+        assert_string_equal(site_of_event(0, (uint32_t)i + 1), site);
+    }
+    for (int i = 0; i < LEDGER_SITES; i++) { /* more places than are kept: the older calls have none, and no wrong one */
+        char site[40];
+        snprintf(site, sizeof site, "other.py:%d", i);
+        assert_int_equal(uno_comm_set_call_site(one, site), UNO_OK);
+    }
+    assert_string_equal(site_of_event(0, 1), "");
+    assert_string_equal(site_now(0), "other.py:31");
+    assert_int_equal(uno_stream_destroy(stream), UNO_OK);
+    assert_int_equal(uno_comm_destroy(one), UNO_OK);
+    comms[0] = kept;
+}
+
+/* Numbers of places begin again: then, too, each finds its own. */
+static void sites_begin_again(void **state)
+{
+    (void)state;
+    struct ledger_notes *n = comms[3]->notes;
+    for (int i = 0; i < LEDGER_SITE_NUMBERS + 2 * LEDGER_SITES; i++) {
+        char site[40], was[40];
+        snprintf(site, sizeof site, "line %d", i);
+        uint32_t number = ledger_site_set(n, site);
+        assert_true(number >= 1 && number <= LEDGER_SITE_NUMBERS);
+        assert_string_equal(ledger_site(n, number, text), site);
+        uint32_t before = (number + LEDGER_SITE_NUMBERS - LEDGER_SITES) % LEDGER_SITE_NUMBERS + 1; /* the oldest that is kept */
+        snprintf(was, sizeof was, "line %d", i - LEDGER_SITES + 1);
+        if (i >= LEDGER_SITES)
+            assert_string_equal(ledger_site(n, before, text), was);
+    }
+    assert_string_equal(ledger_site(n, LEDGER_SITE_NUMBERS + 1, text), "");
+    assert_int_equal(ledger_site_set(n, ""), 0);
 }
 
 /* An owner that was killed while it wrote leaves that part unreadable, and the rest readable. */
@@ -285,7 +361,7 @@ static void half_written(void **state)
     struct ledger_notes copy = notes_of(2);
     assert_int_equal(copy.wait_number, 0);
     assert_int_equal(copy.waits_for, -1);
-    assert_string_equal(copy.site, "here");
+    assert_string_equal(site_now(2), "here");
     n->wait_number = 0;
     notes_end(&n->wait_seq);
 }
@@ -297,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(queued_calls, make, unmake),    cmocka_unit_test_setup_teardown(sends_and_receives, make, unmake),
         cmocka_unit_test_setup_teardown(unfinished_stays, make, unmake), cmocka_unit_test_setup_teardown(call_sites, make, unmake),
         cmocka_unit_test_setup_teardown(half_written, make, unmake),
+        cmocka_unit_test_setup_teardown(each_call_has_its_site, make, unmake), cmocka_unit_test_setup_teardown(sites_begin_again, make, unmake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
