@@ -173,8 +173,11 @@ uno_err p2p_new(struct exec_env *env, struct p2p **p2p)
         p->pairs[q].last_unexpected = &p->pairs[q].unexpected;
         p->pairs[q].last_grant = &p->pairs[q].grants;
     }
-    p->bulk_bytes = 1u << 18; /* less per pair where there are many, alike on all ranks */
-    while (p->bulk_bytes > 1u << 14 && (uint64_t)p->bulk_bytes * BULK_SLOTS * (uint64_t)env->size > 1u << 22)
+    p->bulk_bytes = BULK_MOST; /* less per pair where there are many, alike on all ranks */
+    p->bulk_room = BULK_ROOM;
+    while (p->bulk_room > BULK_SLOTS * BULK_LEAST && (uint64_t)p->bulk_room * (uint64_t)env->size > BULK_ALL)
+        p->bulk_room /= 2;
+    while (p->bulk_bytes * BULK_SLOTS > p->bulk_room)
         p->bulk_bytes /= 2;
     *p2p = p;
     return UNO_OK;
@@ -205,7 +208,10 @@ void p2p_fail(struct p2p *p, int rank, uno_err err)
         struct pair *pair = &p->pairs[q];
         fail_list(p, &pair->waiting, -1, err);
         fail_list(p, &pair->announced, -1, err);
+        if (pair->bulk_opened_send)
+            net_withdraw_loans(pair->bulk_tx);
         fail_list(p, &pair->pouring, -1, err);
+        fail_list(p, &pair->lent, -1, err);
         fail_list(p, &pair->filling, -1, err);
         while (pair->grants)
             p2p_drop_grant(p, pair);
@@ -231,7 +237,7 @@ bool p2p_needs(const struct p2p *p, int rank)
     if (rank < 0)
         return false;
     const struct pair *pair = &p->pairs[rank];
-    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->filling.first || pair->grants;
+    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->lent.first || pair->filling.first || pair->grants;
 }
 
 static int note_list(const struct list *l, bool all)
@@ -253,6 +259,7 @@ int p2p_note_waits(struct p2p *p, bool all)
         n += note_list(&p->pairs[i].waiting, all);
         n += note_list(&p->pairs[i].announced, all);
         n += note_list(&p->pairs[i].pouring, all);
+        n += note_list(&p->pairs[i].lent, all);
         n += note_list(&p->pairs[i].filling, all);
     }
     return n;

@@ -30,6 +30,8 @@ struct p2p_request {
     /* inside */
     uint64_t id;
     size_t moved;
+    bool lent;                /* a piece of it is read from buf itself */
+    uint32_t last_piece;      /* the number of the last one sent */
     struct ledger_p2p *event; /* in the ledger; its place may have been used anew, see event_number */
     uint32_t event_number;
     struct p2p_request *next, **at; /* in a list; at: what points to it */
@@ -51,6 +53,8 @@ static inline void p2p_request_init(struct p2p_request *r, bool send, int peer, 
     r->text[0] = 0;
     r->got_peer = r->got_tag = 0;
     r->got_bytes = r->moved = 0;
+    r->lent = false;
+    r->last_piece = 0;
     r->id = 0;
     r->event = NULL;
     r->event_number = 0;

@@ -9,7 +9,11 @@
 #define HEADER_MOST (sizeof(struct header) + EAGER_BYTES)
 #define EAGER_CREDIT 8
 #define HEADER_SLOTS 8
-#define BULK_SLOTS 2
+#define BULK_SLOTS 8
+#define BULK_MOST (64u << 10)  /* of a piece: small ones let both sides copy at once */
+#define BULK_LEAST (16u << 10)
+#define BULK_ROOM (2u << 20)   /* of a pair: twice a processor's cache, see docs/tuning.md */
+#define BULK_ALL (4u << 20)    /* of all pairs */
 #define P2P_SIGNATURE 0x70327032u
 
 enum kind { KIND_EAGER = 1, KIND_ANNOUNCE, KIND_GRANT, KIND_CREDIT };
@@ -42,7 +46,7 @@ struct pair {
     bool opened, bulk_opened_send, bulk_opened_recv;
     struct net_end *tx, *rx, *bulk_tx, *bulk_rx;
     /* towards the peer */
-    struct list waiting, announced, pouring;
+    struct list waiting, announced, pouring, lent; /* lent: all of it is on its way, and some of it is read where it lies */
     uint32_t eager_sent, eager_acked;
     uint64_t next_id;
     uint32_t issued;         /* sends, numbered for the ledger; headers go out in this order */
@@ -67,7 +71,7 @@ struct p2p {
     size_t grants;           /* to be sent; their receives may have ended */
     uno_err broken;          /* see p2p_broken */
     char broken_text[256];
-    uint32_t bulk_bytes;
+    uint32_t bulk_bytes, bulk_room; /* of a piece, and for pieces of a pair */
 };
 
 static inline void list_add(struct list *l, struct p2p_request *r)

@@ -95,30 +95,54 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
     return rx->failed;
 }
 
-static uno_err receive_bulk(struct p2p *p, int source, bool *moved)
+/* A piece of a message to where it belongs, out of its slot or straight from where the sender lends it. */
+static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t bytes)
+{
+    const struct net_slot *head = net_recv_head(rx);
+    bool read = net_is_read(head), timed = net_timed(rx, bytes);
+    uint64_t began_ns = timed ? clock_ns() : 0;
+    if (read) {
+        TRY(net_read(rx, head, to, bytes));
+    } else {
+        const char *from = net_recv_payload(rx, bytes);
+        if (!from)
+            return rx->failed != UNO_OK ? rx->failed : lying(source);
+        copy_bytes(to, from, bytes, false);
+    }
+    if (net_loan_withdrawn(head)) {
+        net_loan_end(rx);
+        return rx->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that this rank was reading", source);
+    }
+    if (timed && (read || head->kind == NET_SLOT_BYTES))
+        net_note_received(rx, read, bytes, clock_ns() - began_ns);
+    return UNO_OK;
+}
+
+/* One piece at most: what the peer waits for goes out in between. */
+static uno_err receive_piece(struct p2p *p, int source, bool *moved)
 {
     struct pair *pair = &p->pairs[source];
     struct net_end *rx = pair->bulk_rx;
-    enum net_arrival a = NET_NOT_YET;
-    while (pair->filling.first && (a = net_arrived(rx, P2P_SIGNATURE)) == NET_ARRIVED) {
-        struct p2p_request *r = pair->filling.first;
-        const struct net_slot *head = net_recv_head(rx);
-        uint64_t bytes = head->bytes;
-        const char *slot = bytes <= p->bulk_bytes ? net_recv_payload(rx, bytes) : NULL;
-        if (!slot || bytes > r->got_bytes - r->moved)
-            return lying(source);
-        copy_bytes((char *)r->buf + r->moved, slot, bytes, false);
-        r->moved += bytes;
-        net_release(rx);
-        *moved = true;
-        if (r->moved == r->got_bytes) {
-            list_pop(&pair->filling);
-            if (r->err != UNO_OK)
-                err_set(r->err, "%s", r->text);
-            p2p_finish(p, r, r->err);
-        }
+    struct p2p_request *r = pair->filling.first;
+    enum net_arrival a = net_arrived(rx, P2P_SIGNATURE);
+    if (a == NET_MISMATCH)
+        return lying(source);
+    if (a != NET_ARRIVED)
+        return rx->failed;
+    uint64_t bytes = net_recv_head(rx)->bytes;
+    if (bytes > p->bulk_bytes || bytes > r->got_bytes - r->moved)
+        return lying(source);
+    TRY(take_piece(rx, source, (char *)r->buf + r->moved, bytes));
+    r->moved += bytes;
+    net_release(rx);
+    *moved = true;
+    if (r->moved == r->got_bytes) {
+        list_pop(&pair->filling);
+        if (r->err != UNO_OK)
+            err_set(r->err, "%s", r->text);
+        p2p_finish(p, r, r->err);
     }
-    return a == NET_MISMATCH ? lying(source) : rx->failed;
+    return rx->failed;
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------------------- */
@@ -144,7 +168,7 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
         struct grant *g = pair->grants;
         if (g->h.bytes && !pair->bulk_opened_recv) {
             TRY(net_end_get(p->env->net, false, peer, NET_P2P_BULK, false, &pair->bulk_rx));
-            TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes, 0));
+            TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes, p->bulk_room));
             pair->bulk_opened_recv = true;
         }
         struct header h = g->h;
@@ -176,6 +200,35 @@ static void send_waiting(struct p2p *p, struct pair *pair, bool *moved)
     }
 }
 
+/* The next piece of a message: lent where the receiver can read it, and wants to; else into a slot. */
+static void post_piece(struct net_end *tx, struct p2p_request *r, const char *from, size_t bytes)
+{
+    struct net_slot *head = net_send_head(tx);
+    head->bytes = bytes;
+    head->kind = NET_SLOT_BYTES;
+    head->aux = 0;
+    if (net_try_lend(tx, head, from, bytes)) {
+        r->lent = true;
+    } else {
+        bool timed = net_timed(tx, bytes);
+        uint64_t began_ns = timed ? clock_ns() : 0;
+        copy_bytes(net_send_payload(tx), from, bytes, false);
+        if (timed)
+            net_note_copied(tx, bytes, clock_ns() - began_ns);
+    }
+    r->last_piece = tx->next;
+    net_post(tx, P2P_SIGNATURE);
+}
+
+/* Sends whose memory was lent end when it has been read. */
+static void end_lent(struct p2p *p, struct pair *pair, bool *moved)
+{
+    while (pair->lent.first && (int32_t)(net_end_freed(pair->bulk_tx) - pair->lent.first->last_piece) >= 0) {
+        p2p_finish(p, list_pop(&pair->lent), UNO_OK);
+        *moved = true;
+    }
+}
+
 static uno_err pour(struct p2p *p, int peer, bool *moved)
 {
     struct pair *pair = &p->pairs[peer];
@@ -183,23 +236,23 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         return UNO_OK;
     if (!pair->bulk_opened_send) {
         TRY(net_end_get(p->env->net, true, peer, NET_P2P_BULK, false, &pair->bulk_tx));
-        TRY(net_end_shape(pair->bulk_tx, BULK_SLOTS, p->bulk_bytes, 0));
+        TRY(net_end_shape(pair->bulk_tx, BULK_SLOTS, p->bulk_bytes, p->bulk_room));
         pair->bulk_opened_send = true;
     }
     struct net_end *tx = pair->bulk_tx;
     while (pair->pouring.first && net_can_send(tx, p->bulk_bytes)) {
         struct p2p_request *r = pair->pouring.first;
         size_t bytes = MIN(r->got_bytes - r->moved, (size_t)p->bulk_bytes);
-        struct net_slot *head = net_send_head(tx);
-        copy_bytes(net_send_payload(tx), (const char *)r->buf + r->moved, bytes, false);
-        head->bytes = bytes;
-        head->kind = NET_SLOT_BYTES;
-        head->aux = 0;
-        net_post(tx, P2P_SIGNATURE);
+        post_piece(tx, r, (const char *)r->buf + r->moved, bytes);
         r->moved += bytes;
         *moved = true;
-        if (r->moved == r->got_bytes)
-            p2p_finish(p, list_pop(&pair->pouring), UNO_OK);
+        if (r->moved < r->got_bytes)
+            continue;
+        list_pop(&pair->pouring);
+        if (r->lent)
+            list_add(&pair->lent, r);
+        else
+            p2p_finish(p, r, UNO_OK);
     }
     return tx->failed;
 }
@@ -208,14 +261,15 @@ uno_err p2p_poll_pair(struct p2p *p, int peer, bool *moved)
 {
     struct pair *pair = &p->pairs[peer];
     TRY(receive_headers(p, peer, moved));
-    if (pair->filling.first && pair->bulk_opened_recv)
-        TRY(receive_bulk(p, peer, moved));
     TRY(send_grants(p, peer, moved));
     send_waiting(p, pair, moved);
     if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx, HEADER_MOST)) {
         struct header h = {.kind = KIND_CREDIT};
         post_header(pair, &h, NULL, 0);
     }
-    TRY(pour(p, peer, moved));
+    TRY(pour(p, peer, moved)); /* first: the peer has something to do while this rank copies */
+    if (pair->filling.first && pair->bulk_opened_recv)
+        TRY(receive_piece(p, peer, moved));
+    end_lent(p, pair, moved);
     return pair->tx->failed;
 }

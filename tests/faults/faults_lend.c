@@ -26,13 +26,29 @@ static int32_t *some_place(struct rng *own, const struct place *p)
 
 struct call_made { int32_t *send, *recv; size_t count; uno_coll coll; int32_t base; };
 
+#define EXCHANGE UNO_COLL_COUNT /* to the next rank, from the one before */
+
 static int32_t value(const struct call_made *m, int rank, size_t j)
 {
     return (rank + 1) * (int32_t)(j & 1023) + m->base;
 }
 
+static uno_err exchange(const struct call_made *m, uno_comm *comm, uno_stream *stream)
+{
+    int rank = uno_comm_rank(comm), n = uno_comm_size(comm);
+    uno_err err = uno_group_start();
+    if (err == UNO_OK)
+        err = uno_send(m->send, m->count, UNO_INT32, (rank + 1) % n, comm, stream);
+    if (err == UNO_OK)
+        err = uno_recv(m->recv, m->count, UNO_INT32, (rank + n - 1) % n, comm, stream);
+    uno_err end = uno_group_end();
+    return err == UNO_OK ? end : err;
+}
+
 static uno_err issue(struct call_made *m, uno_comm *comm, uno_stream *stream)
 {
+    if (m->coll == EXCHANGE)
+        return exchange(m, comm, stream);
     if (m->coll == UNO_BROADCAST)
         return uno_broadcast(m->send, m->recv, m->count, UNO_INT32, 1, comm, stream);
     return uno_all_reduce(m->send, m->recv, m->count, UNO_INT32, UNO_SUM, comm, stream);
@@ -41,7 +57,7 @@ static uno_err issue(struct call_made *m, uno_comm *comm, uno_stream *stream)
 static void check_made(const struct call_made *m, int rank, int n)
 {
     for (size_t j = 0; j < m->count; j++) {
-        int32_t want = m->coll == UNO_BROADCAST ? value(m, 1, j) : n * (n + 1) / 2 * (int32_t)(j & 1023) + n * m->base;
+        int32_t want = m->coll == EXCHANGE ? value(m, (rank + n - 1) % n, j) : m->coll == UNO_BROADCAST ? value(m, 1, j) : n * (n + 1) / 2 * (int32_t)(j & 1023) + n * m->base;
         CHECK(m->recv[j] == want, "rank %d: element %zu of %zu is %d, not %d", rank, j, m->count, m->recv[j], want);
     }
 }
@@ -76,11 +92,12 @@ static void mix(uno_comm *comm, int rank, int n)
         int calls = 1 + (int)rng_below(&all, BATCH);
         for (int i = 0; i < calls; i++) {
             struct call_made *m = &made[i];
-            m->coll = rng_below(&all, 8) ? UNO_ALL_REDUCE : UNO_BROADCAST;
+            unsigned kind = (unsigned)rng_below(&all, 8);
+            m->coll = kind == 0 ? UNO_BROADCAST : kind < 3 ? EXCHANGE : UNO_ALL_REDUCE;
             m->count = rng_below(&all, 1ull << (8 + rng_below(&all, 11)));
             m->base = b + i;
             m->send = some_place(&own, &in[i]);
-            m->recv = rng_below(&own, 2) ? m->send : some_place(&own, &out[i]);
+            m->recv = m->coll != EXCHANGE && rng_below(&own, 2) ? m->send : some_place(&own, &out[i]);
             for (size_t j = 0; j < m->count; j++)
                 m->send[j] = value(m, rank, j);
         }
@@ -155,7 +172,7 @@ static void shadow_rank(int rank)
 
 /* ---- lenders that spoil a loan ------------------------------------------------------------------------------------------- */
 
-enum { UNMAPS = 1, FORBIDS, DIES, EXECS, PID_REUSED };
+enum { UNMAPS = 1, FORBIDS, DIES, EXECS, PID_REUSED, KINDS = 15, MESSAGE = 16 }; /* MESSAGE: the loan is a send's */
 #define LOAN_BYTES ((size_t)256 << 10)
 
 static void nap(long ms)
@@ -163,22 +180,24 @@ static void nap(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
+static int spoils(void) { return (int)now_case->arg & KINDS; }
+
 static void *spoil(void *loan)
 {
     nap(100);
-    while (now_case->arg >= EXECS && !atomic_load(&sh->go))
+    while (spoils() >= EXECS && !atomic_load(&sh->go))
         nap(1);
     atomic_store(&sh->mark_ns, clock_ns());
-    if (now_case->arg == PID_REUSED)
+    if (spoils() == PID_REUSED)
         return NULL; /* killed by the parent */
-    if (now_case->arg == EXECS) {
+    if (spoils() == EXECS) {
         char place[32];
         snprintf(place, sizeof place, "%p", loan);
         execl("/proc/self/exe", "faults", "--occupy", place, (char *)NULL);
     }
-    if (now_case->arg == UNMAPS)
+    if (spoils() == UNMAPS)
         munmap(loan, LOAN_BYTES);
-    else if (now_case->arg == FORBIDS)
+    else if (spoils() == FORBIDS)
         prctl(PR_SET_DUMPABLE, 0);
     else
         kill(getpid(), SIGKILL);
@@ -196,6 +215,22 @@ static void drop_ptrace(void)
     CHECK(syscall(SYS_capset, &h, d) == 0, "capset");
 }
 
+/* A message is taken up before its receiver naps, and read after it. */
+static uno_err move_loan(char *loan, int rank, uno_comm *comm, long nap_ms)
+{
+    if (!(now_case->arg & MESSAGE)) {
+        nap(rank == 1 ? nap_ms : 0);
+        return uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL);
+    }
+    if (rank == 0)
+        return uno_send(loan, LOAN_BYTES, UNO_UINT8, 1, comm, NULL);
+    uno_request *request;
+    nap(nap_ms / 6); /* it has been told of by then */
+    uno_err err = uno_irecv(loan, LOAN_BYTES, UNO_UINT8, 0, 0, comm, &request);
+    nap(nap_ms);
+    return err == UNO_OK ? uno_wait(&request, NULL) : err;
+}
+
 /* Rank 0 only sends: it does not touch its buffer while rank 1 has not come. The first broadcast goes by slots, the second is
  * lent, for then rank 1 wants to know what reading costs. */
 static void spoiled_rank(int rank)
@@ -206,18 +241,16 @@ static void spoiled_rank(int rank)
     char *loan = mmap(NULL, LOAN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(loan != MAP_FAILED, "mmap");
     memset(loan, 1, LOAN_BYTES);
-    CHECK(uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+    CHECK(move_loan(loan, rank, comm, 0) == UNO_OK, "%s", uno_last_error(comm));
     CHECK(uno_barrier(comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
     if (rank == 0)
         pthread_create(&thread, NULL, spoil, loan);
-    else if (now_case->arg == FORBIDS)
+    else if (spoils() == FORBIDS)
         drop_ptrace();
-    if (rank == 1)
-        nap(300);
-    if (rank == 1 && now_case->arg >= EXECS)
+    if (rank == 1 && spoils() >= EXECS)
         fault_arm("read_late", 1);
     sh->left[rank] = (long)(uintptr_t)loan;
-    note(rank, uno_broadcast(loan, loan, LOAN_BYTES, UNO_UINT8, 0, comm, NULL), comm);
+    note(rank, move_loan(loan, rank, comm, 300), comm);
     if (rank == 0)
         pthread_join(thread, NULL);
     (void)uno_comm_destroy(comm);
@@ -278,7 +311,7 @@ static void late_during(const pid_t *pids)
     int one = 1, status;
     CHECK(wait_for(has_stopped, &reader, 10), "rank 1 does not come to the read");
     atomic_store(&sh->go, 1);
-    if (now_case->arg == EXECS) {
+    if (spoils() == EXECS) {
         CHECK(wait_for(has_stopped, &lender, 10), "rank 0 does not become another program");
     } else {
         kill(lender, SIGKILL);
@@ -296,7 +329,7 @@ static void late_during(const pid_t *pids)
 static void late_judge(const int *statuses)
 {
     expect_exit(statuses, 1, 0);
-    if (now_case->arg == EXECS)
+    if (spoils() == EXECS)
         expect(1, UNO_ERR_UNREACHABLE, "another program", TOLD_S);
     else
         expect(1, UNO_ERR_PEER_DEAD, "rank 0", TOLD_S);
@@ -304,14 +337,14 @@ static void late_judge(const int *statuses)
 
 static void spoiled_judge(const int *statuses)
 {
-    if (now_case->arg == DIES) {
+    if (spoils() == DIES) {
         expect_signal(statuses, 0, SIGKILL);
         expect(1, UNO_ERR_PEER_DEAD, "rank 0", TOLD_S);
         return;
     }
     for (int r = 0; r < 2; r++) {
         expect_exit(statuses, r, 0);
-        expect(r, UNO_ERR_UNREACHABLE, now_case->arg == UNMAPS ? "not mapped there any more" : "the kernel forbids it", TOLD_S);
+        expect(r, UNO_ERR_UNREACHABLE, spoils() == UNMAPS ? "not mapped there any more" : "the kernel forbids it", TOLD_S);
     }
 }
 
@@ -356,6 +389,10 @@ const struct fault_case fault_cases_lend[] = {
     {"lend_dies", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, DIES},
     {"lend_exec_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, EXECS},
     {"lend_pid_reused_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, PID_REUSED},
+    {"lend_message_unmapped", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, UNMAPS | MESSAGE},
+    {"lend_message_forbidden", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, FORBIDS | MESSAGE},
+    {"lend_message_dies", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, DIES | MESSAGE},
+    {"lend_message_exec_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, EXECS | MESSAGE},
     {"lend_killed_two", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
     {"lend_killed_two_later", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 77},
     {"lend_killed_three", 3, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},

@@ -297,7 +297,7 @@ static void each_call_has_its_site(void **state)
     (void)state;
     uno_comm *one;
     uno_stream *stream;
-    size_t count = 1;
+    size_t counts[1] = {1};
     float in = 1, out;
     assert_int_equal(uno_comm_init_all(&one, 1, NULL), UNO_OK);
     uno_comm *kept = comms[0];
@@ -307,7 +307,7 @@ static void each_call_has_its_site(void **state)
         char site[40];
         snprintf(site, sizeof site, "train.py:%d", i < 8 ? i : 100 + i % 4);
         assert_int_equal(uno_comm_set_call_site(one, site), UNO_OK);
-        assert_int_equal(i % 3 == 2 ? uno_all_gather_v(&in, &out, &count, NULL, UNO_FLOAT32, one, NULL)
+        assert_int_equal(i % 3 == 2 ? uno_all_gather_v(&in, &out, counts, NULL, UNO_FLOAT32, one, NULL)
                                     : uno_all_reduce(&in, &out, 1, UNO_FLOAT32, UNO_SUM, one, i % 3 ? NULL : stream), UNO_OK);
     }
     assert_int_equal(uno_comm_set_call_site(one, "after.py:1"), UNO_OK);
