@@ -44,6 +44,7 @@ struct grant { struct grant *next; struct header h; };
 
 struct pair {
     bool opened, bulk_opened_send, bulk_opened_recv;
+    bool poured;             /* pieces went out since the last large receive has ended */
     struct net_end *tx, *rx, *bulk_tx, *bulk_rx;
     /* towards the peer */
     struct list waiting, announced, pouring, lent; /* lent: all of it is on its way, and some of it is read where it lies */

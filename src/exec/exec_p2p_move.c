@@ -96,7 +96,7 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
 }
 
 /* A piece of a message to where it belongs, out of its slot or straight from where the sender lends it. */
-static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t bytes)
+static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t bytes, bool sends)
 {
     const struct net_slot *head = net_recv_head(rx);
     bool read = net_is_read(head), timed = net_timed(rx, bytes);
@@ -114,7 +114,7 @@ static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t byt
         return rx->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that this rank was reading", source);
     }
     if (timed && (read || head->kind == NET_SLOT_BYTES))
-        net_note_received(rx, read, bytes, clock_ns() - began_ns);
+        net_note_received(rx, read, bytes, clock_ns() - began_ns, sends);
     return UNO_OK;
 }
 
@@ -132,11 +132,12 @@ static uno_err receive_piece(struct p2p *p, int source, bool *moved)
     uint64_t bytes = net_recv_head(rx)->bytes;
     if (bytes > p->bulk_bytes || bytes > r->got_bytes - r->moved)
         return lying(source);
-    TRY(take_piece(rx, source, (char *)r->buf + r->moved, bytes));
+    TRY(take_piece(rx, source, (char *)r->buf + r->moved, bytes, pair->poured));
     r->moved += bytes;
     net_release(rx);
     *moved = true;
     if (r->moved == r->got_bytes) {
+        pair->poured = pair->pouring.first != NULL;
         list_pop(&pair->filling);
         if (r->err != UNO_OK)
             err_set(r->err, "%s", r->text);
@@ -245,7 +246,7 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         size_t bytes = MIN(r->got_bytes - r->moved, (size_t)p->bulk_bytes);
         post_piece(tx, r, (const char *)r->buf + r->moved, bytes);
         r->moved += bytes;
-        *moved = true;
+        *moved = pair->poured = true;
         if (r->moved < r->got_bytes)
             continue;
         list_pop(&pair->pouring);

@@ -164,13 +164,13 @@ static bool loans_still_valid(const struct exec_op *op, const struct exec_fire *
 }
 
 /* What the message of this firing took, for net_read.c. Firings with several messages tell nothing of one. */
-static void note_time(const struct exec_fire *f, uint64_t bytes, uint64_t began_ns)
+static void note_time(const struct exec_program *p, const struct exec_fire *f, uint64_t bytes, uint64_t began_ns)
 {
     uint64_t ns = clock_ns() - began_ns;
     if (f->nrecv) {
         const struct net_slot *h = net_recv_head(f->recv[0]);
         if (h->kind == NET_SLOT_BYTES || net_is_read(h))
-            net_note_received(f->recv[0], h->kind != NET_SLOT_BYTES, bytes, ns);
+            net_note_received(f->recv[0], h->kind != NET_SLOT_BYTES, bytes, ns, p->nsends > 0);
     } else if (net_send_head(f->send)->kind == NET_SLOT_BYTES) {
         net_note_copied(f->send, bytes, ns);
     }
@@ -214,7 +214,7 @@ static enum fired try_fire(struct exec_op *op, const struct exec_fire *f, uint32
         return FAILED;
     }
     if (timed)
-        note_time(f, v.bytes, began_ns);
+        note_time(op->program, f, v.bytes, began_ns);
     if (f->send) {
         head->aux = op->program->clear_aux && tile == 0 ? f->bytes : 0;
         net_post(f->send, op->signature);

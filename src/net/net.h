@@ -240,7 +240,8 @@ static inline bool net_timed(const struct net_end *e, uint64_t bytes)
     return bytes >> NET_READ_MIN_SHIFT && e && e->carrier == NET_SHM && !e->group;
 }
 void net_note_copied(struct net_end *e, uint64_t bytes, uint64_t ns);
-void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns);
+/* sends: this rank sends as much meanwhile, so a copy into a slot costs it as well; else that is done while it reads the one before. */
+void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns, bool sends);
 void net_release_slow(struct net_end *e); /* TCP: grant; memory: wake a sleeping sender */
 static inline void net_release(struct net_end *e)
 {

@@ -193,7 +193,7 @@ static void tell(struct net_end *e, int class, bool want, bool look)
         atomic_store_explicit(e->wish, fresh, memory_order_relaxed); /* one writer; a sender that sees it late does the other thing */
 }
 
-void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns)
+void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns, bool sends)
 {
     if (!e->taste && !(e->taste = mem_array(NET_READ_CLASSES, sizeof *e->taste)))
         return; /* nothing is learned */
@@ -203,7 +203,8 @@ void net_note_received(struct net_end *e, bool read, uint64_t bytes, uint64_t ns
     t->by_slots += read ? 0 : bytes;
     if (t->by_slots < e->comm->warm)
         return;
-    bool reading = t->read_ns > 0 && (e->comm->read_on || t->read_ns < t->slot_ns + e->comm->copy_ns[class]);
+    uint32_t copy_ns = e->comm->copy_ns[class], slots_ns = sends ? t->slot_ns + copy_ns : MAX(t->slot_ns, copy_ns);
+    bool reading = t->read_ns > 0 && (e->comm->read_on || t->read_ns < slots_ns);
     uint32_t cost = reading ? t->read_ns : t->slot_ns;
     if (2 * (uint64_t)cost > 3 * (uint64_t)t->cost_then || 3 * (uint64_t)cost < 2 * (uint64_t)t->cost_then) {
         t->cost_then = cost;
