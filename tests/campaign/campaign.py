@@ -57,7 +57,7 @@ class Trial:
         e = {"CAMPAIGN_RANK": self.rank, "CAMPAIGN_PEER": self.peer, "CAMPAIGN_SEED": r.randrange(1 << 30), "CAMPAIGN_CAUSE": self.name,
              "CAMPAIGN_AT": self.at if self.cause.how == "worker" else -1, "CAMPAIGN_SHRINK": int(self.shrink),
              "CAMPAIGN_COUNT": r.choice([16, 256, 1 << 12, 1 << 14]), "UNISONO_STALL": OPTIONS.stall, "UNISONO_TIMEOUT": OPTIONS.stall + 6,
-             "UNISONO_SUSPECT": 1.5, "UNISONO_SUSPECT_TIMEOUT": 5, "UNISONO_SHRINK_TIMEOUT": 5,
+             "UNISONO_SUSPECT": OPTIONS.stall, "UNISONO_SUSPECT_TIMEOUT": 5, "UNISONO_SHRINK_TIMEOUT": 5,
              "UNISONO_JOIN_TIMEOUT": 3 if self.name == "never_joins" else 60}
         if self.cause.group == "death" and not self.hosts and r.random() < 0.3:
             e["UNISONO_SHM_DISABLE"] = 1 # ranks of a host are as strange to each other as those of several
@@ -198,7 +198,7 @@ def try_cause(trial):
 
 def run_trial(name, n):
     seed = "%d/%s/%d" % (OPTIONS.seed, name, n)
-    if name in NETS or (OPTIONS.nets and n % 2 and CAUSES[name].group not in ("start", "late")):
+    if name in NETS or (OPTIONS.nets and n % 2):
         with Nets() as names:
             per = 2 if name in WITNESS else random.Random(seed).randint(1, 2)
             return try_cause(Trial(name, seed, [(h, per) for h in names]))

@@ -36,7 +36,7 @@ def complaints(options, total):
     """What is not as it should be, a line each; nothing = all right."""
     bad = []
     for r in total["rows"]:
-        limit = {"death": 1.0, "mismatch": 1.0, "stall": options.stall + 1.0, "slow": options.stall + 1.0}.get(CAUSES[r["cause"]].group)
+        limit = {"death": 1.0, "mismatch": 1.0, "stall": options.stall + 1.0, "slow": options.stall + 1.0, "cut": options.stall + 1.0}.get(CAUSES[r["cause"]].group)
         if r["named"] != r["injected"]:
             bad.append("%s: %d of %d named right, %d silent" % (r["cause"], r["named"], r["injected"], r["silent"]))
         if r["otherwise"]:
@@ -99,7 +99,8 @@ def write_page(path, total, bad):
            "The time to the verdict counts from the moment when the rank misbehaved or the fault was injected. Where that takes effect later it counts from",
            "then: of a rank that uses up its memory, when the kernel kills it (`oom_kill` of its control group); of one with 1 % of a processor, when the",
            "kernel first holds it back (`nr_throttled`); of a throttled link, when it first holds a packet back (`overlimits` of `tc -s qdisc`). In the",
-           "median it must be under 1 s for ends and mismatches, and under the stall limit + 1 s for what stands or is slow.", "",
+           "median it must be under 1 s for ends and mismatches, and under the stall limit + 1 s for what stands, is slow or is cut off (a silent host is",
+           "suspected after the stall limit here).", "",
            "| cause | injected | named right | time to verdict p50 / max, s | silent | false alarms | left behind | shrunk |",
            "|---|---|---|---|---|---|---|---|"]
     for r in total["rows"]:
