@@ -263,6 +263,17 @@ static const char *current_name(const uno_comm *c)
     return coll_name(request_call(&c->current->req));
 }
 
+/* A rank of another host that left in order is waited for in `number`. Was the call before it the same? Then that one needed it, too, and
+ * had it: it made one call less. */
+static bool made_the_one_before(const uno_comm *c, uint32_t number)
+{
+    const struct ledger_event *ring = net_region_ledger(c->region);
+    struct ledger_event now, before;
+    return number > 1 && ledger_read(ring, number, &now) && ledger_read(ring, number - 1, &before) && now.number == number &&
+           before.number == number - 1 && now.coll == before.coll && now.type == before.type && now.op == before.op &&
+           now.root == before.root && now.count == before.count;
+}
+
 static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomic int *count, struct suspect *suspect, uint32_t number)
 {
     int n = atomic_load_explicit(count, memory_order_acquire);
@@ -279,7 +290,8 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
                      current_name(c), number, g->finished,
                      g->in_order && !g->moves && number - g->finished == 1 ? ONE_SHORT : "");
         else if (collective_needs(c, g, number, now))
-            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it", g->text, current_name(c), number, c->rank);
+            snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it%s", g->text, current_name(c), number, c->rank,
+                     g->in_order && !g->moves && made_the_one_before(c, number) ? ONE_SHORT : "");
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);

@@ -102,6 +102,29 @@ static void returned_judge(const int *statuses)
         expect(r, UNO_ERR_MISMATCH, "passes count 12", 1);
 }
 
+/* Rank 1, on another host when arg is set, makes one of many equal calls less and leaves: there is nothing else to be seen of it. */
+static void one_less_rank(int rank)
+{
+    if (now_case->arg)
+        setenv("UNISONO_HOST", rank ? "there" : "here", 1);
+    uno_comm *comm = join_as(rank, 2, NULL);
+    uno_err err = UNO_OK;
+    for (int i = 0; i < (rank ? 7 : 8) && err == UNO_OK; i++) {
+        atomic_store(&sh->mark_ns, clock_ns());
+        err = uno_all_reduce(in, out, 10, UNO_FLOAT32, UNO_SUM, comm, NULL);
+    }
+    note(rank, err, comm);
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy");
+}
+
+static void one_less_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    expect(0, UNO_ERR_PEER_DEAD, "all_reduce #8", 1);
+    expect(0, UNO_ERR_PEER_DEAD, "it made one call less", 1);
+    expect(1, UNO_OK, NULL, 1);
+}
+
 /* Per-rank counts of the v forms, and messages whose two ends differ. */
 enum { V_GATHER, V_SCATTER, V_TO_ALL, V_SEND, V_SEND_LARGE, V_SEND_TYPE };
 
@@ -504,6 +527,8 @@ const struct fault_case fault_cases_calls[] = {
     DISAGREE(9, "root_tiled"), DISAGREE(10, "root_reduce"), DISAGREE(11, "collective"), DISAGREE(12, "collective_tiled"),
     DISAGREE(13, "collective_barrier"), DISAGREE(14, "collective_split"), DISAGREE(15, "gather_split"), DISAGREE(16, "split_gather"),
     {"disagree_returned", 2, ANY, 20, returned_rank, returned_judge, NULL, 0, 0},
+    {"one_call_less", 2, ANY, 20, one_less_rank, one_less_judge, NULL, 0, 0},
+    {"one_call_less_elsewhere", 2, ANY, 20, one_less_rank, one_less_judge, NULL, 0, 1},
     {"disagree_gather_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_GATHER},
     {"disagree_scatter_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SCATTER},
     {"disagree_to_all_v", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_TO_ALL},
