@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exec_small.c - the small target: everybody writes one entry of lines into its own ring, everybody reads the others' lines.
- * One host, at most 448 bytes a rank. small_compile resolves a request into a record; exec_start_small and small_poll run it: write, wait for each
+ * One host, at most 1120 bytes a rank. small_compile resolves a request into a record; exec_start_small and small_poll run it: write, wait for each
  * source, reduce or collect.
  *
  * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank that has
@@ -286,7 +286,7 @@ static inline void reduce_lines(const struct exec_op *op, const struct small_rec
 static NOINLINE void reduce_gathered(const struct exec_op *op, const struct small_record *r)
 {
     const void *operands[op->env->size];
-    char blocks[op->env->size][NET_ENTRY_LINES * NET_LINE_PAYLOAD];
+    char blocks[op->env->size][(r->bytes + 15) / 16 * 16];
     for (int q = 0; q < op->env->size; q++)
         operands[q] = blocks[q];
     if (op->scalar)

@@ -264,7 +264,7 @@ static inline void net_release(struct net_end *e)
 #define NET_PAIR_ENDS (NET_CHANNELS + 2) /* rows a peer has in the tables */
 #define NET_RING_ENTRIES 16
 #define NET_LINE_PAYLOAD 56
-#define NET_ENTRY_LINES 8
+#define NET_ENTRY_LINES 20
 #define NET_LEDGER_EVENTS 1024
 
 struct net_line {                /* a line of the small target's ring: payload, then the flag as one release store */

@@ -293,7 +293,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
     prefer_one_round(p, req, list);
     /* Short payloads on one host: the small target, whatever the closed form says of tiles. */
     if (p->settings.small && p->settings.nranks > 1 && coll == req->coll &&
-        strcmp(planner_algos[list->c[0].algo].name, "flat") == 0 && planner_payload(p, req) <= PLANNER_SMALL_BYTES) {
+        strcmp(planner_algos[list->c[0].algo].name, "flat") == 0 && planner_payload(p, req) <= PLANNER_SMALL_BYTES(p->settings.nranks)) {
         list->small = true;
         list->best = 0;
         cost_small(p, &list->c[0]);

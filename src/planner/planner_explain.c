@@ -129,7 +129,7 @@ uno_err planner_explain(struct planner *planner, const struct request *req, bool
     add_request(planner, req, out);
     add_algo(out, c);
     if (list.small)
-        text_add(out, ", small target (at most %d bytes a rank, one host)", PLANNER_SMALL_BYTES);
+        text_add(out, ", small target (at most %d bytes a rank, one host)", PLANNER_SMALL_BYTES(planner->settings.nranks));
     else
         text_add(out, ", tile %s", text_bytes(size, sizeof size, c->slots.tile_bytes));
     if (planner->settings.buffsize && !list.small &&

@@ -7,10 +7,10 @@
 
 #include <stdlib.h>
 
-/* Bytes around every internal boundary: lines of 56, the small limit of 448, 64-byte and page splits, tiles of 4 KB to 256 KB,
+/* Bytes around every internal boundary: lines of 56, the small limits of 448 and 1120, 64-byte and page splits, tiles of 4 KB to 256 KB,
  * two slots of them, the 64 KB at which chunks become pages. */
 static const size_t boundary_bytes[] = {
-    0, 4, 8, 12, 52, 56, 60, 64, 112, 224, 444, 448, 452, 512, 1020, 1024, 1028, 4092, 4096, 4100, 8192, 16380, 16384, 16388, 32768,
+    0, 4, 8, 12, 52, 56, 60, 64, 112, 224, 444, 448, 452, 512, 1020, 1024, 1028, 1116, 1120, 1124, 4092, 4096, 4100, 8192, 16380, 16384, 16388, 32768,
     65532, 65536, 65540, 131072, 262140, 262144, 262148, 524288, 1048572, 1048576, 1048580, 2097152, 4194308};
 static const size_t few_counts[] = {0, 1, 3, 17, 129, 1000, 20011};
 

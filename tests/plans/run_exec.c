@@ -317,7 +317,7 @@ static void check_generated(struct plan *plan, const struct plan *real, int shif
 static void check_small(struct plan *plan, const struct plan *real, int shift)
 {
     bool blocks = plan->coll == UNO_REDUCE_SCATTER || plan->coll == UNO_ALL_TO_ALL || plan->coll == UNO_SCATTER;
-    size_t most = PLANNER_SMALL_BYTES / (size_t)(blocks ? plan->nranks : 1);
+    size_t most = (size_t)PLANNER_SMALL_BYTES(plan->nranks) / (size_t)(blocks ? plan->nranks : 1);
     for (int i = 0; i < 40; i += EACH) {
         struct trial t = {.plan = plan, .real = real, .shift = shift, .k = 2, .place = (enum ref_place)(i % 3), .small = true,
                           .carrier = i < 20 ? NET_SHM : NET_THREAD, .threads = i % 4 == 3,
