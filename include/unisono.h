@@ -295,7 +295,8 @@ UNO_API uno_err uno_all_to_all_v(const void *send, const size_t *send_counts, co
  * A message matches a receive of the same (source, tag) in the order both were issued; count and type must agree
  * for uno_send/uno_recv (UNO_ERR_MISMATCH), a longer message than an uno_irecv buffer is UNO_ERR_TRUNCATED. */
 
-/* NCCL-shaped, tag 0, in stream order. Each may block until its partner is called; use a group for exchanges. */
+/* NCCL-shaped, tag 0, in stream order. Each may block until its partner is called; use a group for exchanges. A send ends when its data are
+ * in the receive's buffer or in memory of the library: the receiver has to be in a call (wait, test, another operation) now and then. */
 UNO_API uno_err uno_send(const void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)
     UNO_MUST_CHECK;
 UNO_API uno_err uno_recv(void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream)

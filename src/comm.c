@@ -254,6 +254,7 @@ uno_err comm_split_gather(uno_comm *comm, const void *mine, void *all, size_t by
     struct op op;
     op_init(&op, comm, (struct request){.coll = UNO_ALL_GATHER, .type = UNO_UINT8, .count = bytes, .split = true}, mine, all, NULL, call_site);
     TRY(comm_enter(comm));
+    op.call_site = call_site_of(comm, call_site);
     return call_leave(&op, engine_issue(&op));
 }
 

@@ -298,8 +298,12 @@ void engine_step(uno_comm *c, bool *moved)
         char text[ERR_TEXT_BYTES];
         if (err == UNO_ERR_UNREACHABLE)
             err = fail_explain_unreachable(c);
+        else if (err == UNO_ERR_ABORTED)
+            err = fail_explain_withdrawn(c);
         sentence_for_all(c, err, text, sizeof text);
         (void)comm_fail(c, err, c->rank, true, text);
+        p2p_fail(c->p2p, -1, comm_cause(c));
+        *moved = true;
     }
     if (c->p2p_running)
         finish_p2p(c);

@@ -244,8 +244,8 @@ static bool collective_needs(uno_comm *c, const struct gone_rank *g, uint32_t nu
     return exec_blame(c->run, &what) == g->rank || (!g->in_order && now - g->since_ns > GONE_PATIENCE_NS);
 }
 
-/* What a rank sent before it ended may have come since the last poll: it is missed only if it still is at the next look. Each
- * look has its own suspect, and stops at the first: two that took turns would never be missed twice. */
+/* What a rank sent before it ended may have come since the last poll: it is missed only if it still is at the next look. So nobody looks
+ * before a poll has found nothing to move. Each look has its own suspect, and stops at the first: two that took turns would never be missed twice. */
 static bool missed_twice(const uno_comm *c, struct suspect *s, int rank)
 {
     bool before = s->rank == rank && s->number == c->number;
@@ -263,15 +263,16 @@ static const char *current_name(const uno_comm *c)
     return coll_name(request_call(&c->current->req));
 }
 
-/* A rank of another host that left in order is waited for in `number`. Was the call before it the same? Then that one needed it, too, and
- * had it: it made one call less. */
+/* A rank of another host that left in order is waited for in `number`. Did the call before it end with something of every rank? Then that
+ * one made it, too, and made one call less. */
 static bool made_the_one_before(const uno_comm *c, uint32_t number)
 {
+    static const bool needs_all[UNO_COLL_COUNT] = {[UNO_ALL_REDUCE] = true, [UNO_ALL_GATHER] = true, [UNO_REDUCE_SCATTER] = true,
+                                                   [UNO_ALL_TO_ALL] = true, [UNO_BARRIER] = true};
     const struct ledger_event *ring = net_region_ledger(c->region);
-    struct ledger_event now, before;
-    return number > 1 && ledger_read(ring, number, &now) && ledger_read(ring, number - 1, &before) && now.number == number &&
-           before.number == number - 1 && now.coll == before.coll && now.type == before.type && now.op == before.op &&
-           now.root == before.root && now.count == before.count;
+    struct ledger_event e;
+    return number > 1 && ledger_read(ring, number - 1, &e) && e.number == number - 1 && e.coll < UNO_COLL_COUNT && needs_all[e.coll] &&
+           (e.count > 0 || e.coll == UNO_BARRIER);
 }
 
 static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomic int *count, struct suspect *suspect, uint32_t number)

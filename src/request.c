@@ -135,6 +135,8 @@ static uno_err check_request(const char *call, uno_request **request)
     return UNO_OK;
 }
 
+#define TEST_ROUNDS 256 /* each takes a piece of a message */
+
 uno_err uno_test(uno_request **request, uno_status *status)
 {
     TRY(check_request("uno_test", request));
@@ -142,11 +144,15 @@ uno_err uno_test(uno_request **request, uno_status *status)
     if (!c)
         return release(request, status);
     if (!p2p_done(&(*request)->p2p) && walk_try(c)) {
-        bool moved = false;
+        bool moved = true;
         if (c->env.proc)
             net_progress(c->env.proc);
-        engine_step(c, &moved);
-        engine_look_now(c);
+        for (int rounds = TEST_ROUNDS; moved && rounds > 0 && !p2p_done(&(*request)->p2p); rounds--) {
+            moved = false;
+            engine_step(c, &moved);
+        }
+        if (!moved) /* else there may be more here of what a look would miss */
+            engine_look_now(c);
         if (p2p_owes(c->p2p))
             engine_kick(); /* the caller may not come again soon */
         walk_leave(c);

@@ -23,6 +23,14 @@ static void note_begin(struct p2p *p, struct p2p_request *r)
     r->event_number = p->events;
 }
 
+static void broken_by(struct p2p *p, uno_err err, const char *text)
+{
+    if (p->broken != UNO_OK)
+        return;
+    p->broken = err;
+    snprintf(p->broken_text, sizeof p->broken_text, "%s", text);
+}
+
 void p2p_finish(struct p2p *p, struct p2p_request *r, uno_err err)
 {
     ledger_p2p_state(r->event, r->event_number, err == UNO_OK ? LEDGER_P2P_DONE : LEDGER_P2P_FAILED);
@@ -31,10 +39,8 @@ void p2p_finish(struct p2p *p, struct p2p_request *r, uno_err err)
     r->err = err;
     if (err != UNO_OK)
         snprintf(r->text, sizeof r->text, "%s", err_text());
-    if (err >= UNO_ERR_PEER_DEAD && p->broken == UNO_OK) {
-        p->broken = err;
-        snprintf(p->broken_text, sizeof p->broken_text, "%s", r->text);
-    }
+    if (err >= UNO_ERR_PEER_DEAD)
+        broken_by(p, err, r->text);
     p->unfinished--;
     atomic_store_explicit(&r->done, 1, memory_order_release); /* pairs with the acquire in p2p_done; r may be gone now */
 }
@@ -49,14 +55,12 @@ void p2p_drop_grant(struct p2p *p, struct pair *pair)
     free(g);
 }
 
+/* An error of a pair is the communicator's. Nothing of it ends here: what this rank lends stays until the others can know the cause. */
 static void poll_one(struct p2p *p, int peer, bool *moved)
 {
     uno_err err = p2p_poll_pair(p, peer, moved);
-    if (__builtin_expect(err != UNO_OK, 0)) { /* from now on at every poll, which is no reason to forget deadlines */
-        size_t before = p->unfinished;
-        p2p_fail(p, peer, err);
-        *moved = *moved || p->unfinished != before;
-    }
+    if (__builtin_expect(err != UNO_OK, 0))
+        broken_by(p, err, err_text());
 }
 
 void p2p_poll(struct p2p *p, bool *moved)
@@ -70,7 +74,7 @@ bool p2p_poll_soon(struct p2p *p, const struct p2p_request *r, int polls)
     int peer = r->peer;
     if (!p->pairs[peer].opened) /* a rank has no connection to itself */
         return p2p_done(r);
-    for (int i = 0; i < polls && !p2p_done(r); i++) {
+    for (int i = 0; i < polls && !p2p_done(r) && p->broken == UNO_OK; i++) {
         bool moved = false;
         poll_one(p, peer, &moved);
         if (!p2p_done(r))
@@ -175,10 +179,11 @@ uno_err p2p_new(struct exec_env *env, struct p2p **p2p)
     }
     p->bulk_bytes = BULK_MOST; /* less per pair where there are many, alike on all ranks */
     p->bulk_room = BULK_ROOM;
-    while (p->bulk_room > BULK_SLOTS * BULK_LEAST && (uint64_t)p->bulk_room * (uint64_t)env->size > BULK_ALL)
+    p->bulk_slots = BULK_SLOTS;
+    while (p->bulk_room > BULK_LEAST && (uint64_t)p->bulk_room * (uint64_t)env->size > BULK_ALL)
         p->bulk_room /= 2;
-    while (p->bulk_bytes * BULK_SLOTS > p->bulk_room)
-        p->bulk_bytes /= 2;
+    while (p->bulk_bytes * p->bulk_slots > p->bulk_room)
+        *(p->bulk_bytes > BULK_PIECE_LEAST ? &p->bulk_bytes : &p->bulk_slots) /= 2;
     *p2p = p;
     return UNO_OK;
 }

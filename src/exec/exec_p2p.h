@@ -84,7 +84,8 @@ void p2p_fail(struct p2p *p2p, int rank, uno_err err);
 int p2p_note_waits(struct p2p *p2p, bool all);
 /* Does an unfinished request need this rank? UNO_ANY: is a receive from any rank posted? */
 bool p2p_needs(const struct p2p *p2p, int rank);
-/* The first error of a request that leaves its partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails. */
+/* The first error that leaves a partner without an answer (UNO_ERR_PEER_DEAD and up): the communicator fails, and then, by p2p_fail, all
+ * requests. */
 uno_err p2p_broken(const struct p2p *p2p);
 
 #endif

@@ -11,8 +11,9 @@
 #define HEADER_SLOTS 8
 #define BULK_SLOTS 8
 #define BULK_MOST (64u << 10)  /* of a piece: small ones let both sides copy at once */
-#define BULK_LEAST (16u << 10)
-#define BULK_ROOM (2u << 20)   /* of a pair: twice a processor's cache, see docs/tuning.md */
+#define BULK_PIECE_LEAST (16u << 10)
+#define BULK_ROOM (2u << 20)   /* of a pair: twice a processor's cache, see docs/tuning.md ... */
+#define BULK_LEAST (32u << 10) /* ... and at least, however many there are */
 #define BULK_ALL (4u << 20)    /* of all pairs */
 #define P2P_SIGNATURE 0x70327032u
 
@@ -44,7 +45,6 @@ struct grant { struct grant *next; struct header h; };
 
 struct pair {
     bool opened, bulk_opened_send, bulk_opened_recv;
-    bool poured;             /* pieces went out since the last large receive has ended */
     struct net_end *tx, *rx, *bulk_tx, *bulk_rx;
     /* towards the peer */
     struct list waiting, announced, pouring, lent; /* lent: all of it is on its way, and some of it is read where it lies */
@@ -72,7 +72,8 @@ struct p2p {
     size_t grants;           /* to be sent; their receives may have ended */
     uno_err broken;          /* see p2p_broken */
     char broken_text[256];
-    uint32_t bulk_bytes, bulk_room; /* of a piece, and for pieces of a pair */
+    uint32_t bulk_bytes, bulk_room, bulk_slots; /* of a piece, and for pieces of a pair; at least so many of them */
+    bool poured;             /* large data went out since the last large receive has ended */
 };
 
 static inline void list_add(struct list *l, struct p2p_request *r)

@@ -96,7 +96,7 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
 }
 
 /* A piece of a message to where it belongs, out of its slot or straight from where the sender lends it. */
-static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t bytes, bool sends)
+static uno_err take_piece(struct p2p *p, struct net_end *rx, int source, char *to, uint64_t bytes)
 {
     const struct net_slot *head = net_recv_head(rx);
     bool read = net_is_read(head), timed = net_timed(rx, bytes);
@@ -111,10 +111,10 @@ static uno_err take_piece(struct net_end *rx, int source, char *to, uint64_t byt
     }
     if (net_loan_withdrawn(head)) {
         net_loan_end(rx);
-        return rx->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that this rank was reading", source);
+        return rx->failed = err_set(UNO_ERR_ABORTED, "rank %d took back memory that rank %d was reading", source, p->env->rank);
     }
     if (timed && (read || head->kind == NET_SLOT_BYTES))
-        net_note_received(rx, read, bytes, clock_ns() - began_ns, sends);
+        net_note_received(rx, read, bytes, clock_ns() - began_ns, p->poured);
     return UNO_OK;
 }
 
@@ -132,12 +132,14 @@ static uno_err receive_piece(struct p2p *p, int source, bool *moved)
     uint64_t bytes = net_recv_head(rx)->bytes;
     if (bytes > p->bulk_bytes || bytes > r->got_bytes - r->moved)
         return lying(source);
-    TRY(take_piece(rx, source, (char *)r->buf + r->moved, bytes, pair->poured));
+    if (r->moved == 0)
+        net_forget_freed(rx);
+    TRY(take_piece(p, rx, source, (char *)r->buf + r->moved, bytes));
     r->moved += bytes;
     net_release(rx);
     *moved = true;
     if (r->moved == r->got_bytes) {
-        pair->poured = pair->pouring.first != NULL;
+        p->poured = pair->pouring.first != NULL;
         list_pop(&pair->filling);
         if (r->err != UNO_OK)
             err_set(r->err, "%s", r->text);
@@ -169,7 +171,7 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
         struct grant *g = pair->grants;
         if (g->h.bytes && !pair->bulk_opened_recv) {
             TRY(net_end_get(p->env->net, false, peer, NET_P2P_BULK, false, &pair->bulk_rx));
-            TRY(net_end_shape(pair->bulk_rx, BULK_SLOTS, p->bulk_bytes, p->bulk_room));
+            TRY(net_end_shape(pair->bulk_rx, (int)p->bulk_slots, p->bulk_bytes, p->bulk_room));
             pair->bulk_opened_recv = true;
         }
         struct header h = g->h;
@@ -237,7 +239,7 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         return UNO_OK;
     if (!pair->bulk_opened_send) {
         TRY(net_end_get(p->env->net, true, peer, NET_P2P_BULK, false, &pair->bulk_tx));
-        TRY(net_end_shape(pair->bulk_tx, BULK_SLOTS, p->bulk_bytes, p->bulk_room));
+        TRY(net_end_shape(pair->bulk_tx, (int)p->bulk_slots, p->bulk_bytes, p->bulk_room));
         pair->bulk_opened_send = true;
     }
     struct net_end *tx = pair->bulk_tx;
@@ -246,7 +248,7 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         size_t bytes = MIN(r->got_bytes - r->moved, (size_t)p->bulk_bytes);
         post_piece(tx, r, (const char *)r->buf + r->moved, bytes);
         r->moved += bytes;
-        *moved = pair->poured = true;
+        *moved = p->poured = true;
         if (r->moved < r->got_bytes)
             continue;
         list_pop(&pair->pouring);

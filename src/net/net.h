@@ -387,6 +387,7 @@ bool net_comm_unseen(const struct net_comm *comm, bool (*gone)(void *arg, int ra
 int net_comm_lost(const struct net_comm *comm);
 /* A large operation begins, no loan is being read: memory that its owner freed since is unmapped and its place may be used anew. */
 void net_comm_begin(struct net_comm *comm);
+void net_forget_freed(struct net_end *end); /* the same of the peer's memory alone, before a message is taken that begins something */
 /* Put lent memory into the head of the next slot if every reader can read it; false = copy instead. */
 #define NET_LEND_MIN_BYTES 4096 /* below, a copy is cheaper than the wait for the release */
 bool net_try_lend(struct net_end *e, struct net_slot *head, const void *ptr, uint64_t bytes);

@@ -11,8 +11,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define MOST_LENT (NET_MAX_SEGMENTS - 1024) /* at once; the rest of the table is for slots */
+
 static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index)
 {
+    lent_look(c);
     for (size_t i = 0; i < c->nlent; i++)
         if (c->lent[i].ref.token[0] == ref->token[0] && c->lent[i].ref.token[1] == ref->token[1]) {
             *index = c->lent[i].index;
@@ -24,7 +27,7 @@ static bool lent_index(struct net_comm *c, const struct net_segment_ref *ref, ui
             *index = c->lent[i].index;
             return true;
         }
-    if (mem_grow(&c->lent, &c->cap_lent, c->nlent + 1, sizeof *c->lent) != UNO_OK || region_publish(c, ref, index) != UNO_OK)
+    if (c->nlent >= MOST_LENT || mem_grow(&c->lent, &c->cap_lent, c->nlent + 1, sizeof *c->lent) != UNO_OK || region_publish(c, ref, index) != UNO_OK)
         return false;
     c->lent[c->nlent++] = (struct lent_segment){*ref, *index};
     return true;

@@ -80,6 +80,7 @@ void net_segment_retire(const void *ptr);
 /* Carve `bytes` of slot memory (64-byte aligned, not zeroed). */
 uno_err slots_carve(struct net_comm *c, size_t bytes, struct slot_extent **extent, size_t *offset);
 void slots_give_back(struct net_comm *c, struct slot_extent *extent, size_t offset, size_t bytes);
+void lent_look(struct net_comm *c); /* own memory that was lent and is freed is lent no more, and its place is free */
 /* Put one of our segments into our region's table; *index: its place there. */
 uno_err region_publish(struct net_comm *c, const struct net_segment_ref *ref, uint32_t *index);
 /* Base of segment `index` of a peer, mapped when first asked for. */

@@ -135,7 +135,7 @@ static void forget_gone(struct peer_map *m, struct net_region *r)
     m->gone = gone;
 }
 
-void net_comm_begin(struct net_comm *c)
+void lent_look(struct net_comm *c)
 {
     struct net_region *own = c->opt.region;
     uint32_t freed = net_mem_freed();
@@ -148,9 +148,21 @@ void net_comm_begin(struct net_comm *c)
             atomic_store_explicit(&own->segments_gone, gone + 1, memory_order_release);
         }
     c->freed_seen = freed;
+}
+
+void net_comm_begin(struct net_comm *c)
+{
+    lent_look(c);
     for (int r = 0; r < c->opt.size; r++)
         if (c->maps[r].cap)
             forget_gone(&c->maps[r], c->peers[r].region);
+}
+
+void net_forget_freed(struct net_end *e)
+{
+    struct net_comm *c = e->comm;
+    if (c->maps[e->peer].cap)
+        forget_gone(&c->maps[e->peer], c->peers[e->peer].region);
 }
 
 uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, uint64_t *bytes)

@@ -348,6 +348,99 @@ static void spoiled_judge(const int *statuses)
     }
 }
 
+/* Both send and receive at once, and a page of what rank 1 lends cannot be read: it is the cause, whoever takes back what it lends then. */
+static void both_ways_rank(int rank)
+{
+    enum { BYTES = 4 << 20, TURNS = 4 };
+    static char to[BYTES];
+    fault_arm("warm", 1);
+    uno_comm *comm = join_as(rank, 2, NULL);
+    char *from = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(from != MAP_FAILED, "mmap");
+    memset(from, 1, BYTES);
+    uno_err err = UNO_OK;
+    for (int i = 0; i < TURNS && err == UNO_OK; i++) {
+        if (i == TURNS - 1 && rank == 1)
+            mprotect(from + BYTES / 4, 4096, PROT_NONE);
+        err = uno_barrier(comm, NULL);
+        atomic_store(&sh->mark_ns, clock_ns());
+        CHECK(uno_group_start() == UNO_OK && uno_send(from, BYTES, UNO_UINT8, !rank, comm, NULL) == UNO_OK &&
+              uno_recv(to, BYTES, UNO_UINT8, !rank, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+        err = uno_group_end();
+    }
+    note(rank, err, comm);
+    (void)uno_comm_destroy(comm);
+}
+
+static void both_ways_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    for (int r = 0; r < 2; r++)
+        expect(r, UNO_ERR_UNREACHABLE, "memory that rank 1", TOLD_S);
+}
+
+static int mappings_of(const char *name)
+{
+    char line[512];
+    int n = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        n += strstr(line, name) != NULL;
+    if (maps)
+        fclose(maps);
+    return n;
+}
+
+/* Memory that is allocated, sent and freed, again and again, and nothing but messages: who received it keeps none of it. */
+static void freed_rank(int rank)
+{
+    enum { TIMES = 5000, BYTES = 16384 };
+    static char to[BYTES];
+    uno_comm *comm = join_as(rank, 2, NULL);
+    for (int i = 0; i < TIMES; i++) {
+        if (rank == 0) {
+            void *from;
+            CHECK(uno_mem_alloc(&from, BYTES) == UNO_OK, "%s", uno_last_error(NULL));
+            memset(from, i, BYTES);
+            CHECK(uno_send(from, BYTES, UNO_UINT8, 1, comm, NULL) == UNO_OK, "%s", uno_last_error(comm));
+            CHECK(uno_mem_free(from) == UNO_OK, "free");
+        } else {
+            CHECK(uno_recv(to, BYTES, UNO_UINT8, 0, comm, NULL) == UNO_OK && to[0] == (char)i && to[BYTES - 1] == (char)i, "%s", uno_last_error(comm));
+        }
+    }
+    CHECK(mappings_of("unisono-user") <= 2, "%d pieces of freed memory are still mapped", mappings_of("unisono-user"));
+    CHECK(uno_comm_finalize(comm) == UNO_OK, "%s", uno_last_error(comm));
+    (void)uno_comm_destroy(comm);
+}
+
+/* A message that has been sent is there, also for who takes it piece by piece when its sender has left. */
+static void taken_late_rank(int rank)
+{
+    enum { BYTES = 448 << 10 };
+    static char buf[BYTES];
+    uno_comm *comm = join_as(rank, 2, NULL);
+    uno_request *request;
+    memset(buf, rank, BYTES);
+    CHECK((rank ? uno_isend(buf, BYTES, UNO_UINT8, 0, 0, comm, &request) : uno_irecv(buf, BYTES, UNO_UINT8, 1, 0, comm, &request)) == UNO_OK,
+          "%s", uno_last_error(comm));
+    uno_err err;
+    if (rank == 1)
+        CHECK(uno_wait(&request, NULL) == UNO_OK && uno_comm_finalize(comm) == UNO_OK, "%s", uno_last_error(comm));
+    while (rank == 0 && (err = uno_test(&request, NULL)) != UNO_OK) {
+        CHECK(err == UNO_ERR_IN_PROGRESS, "%s", uno_last_error(comm));
+        if (err != UNO_ERR_IN_PROGRESS)
+            break;
+        nap(5);
+    }
+    for (int i = 0; rank == 0 && i < BYTES; i++)
+        CHECK(buf[i] == 1, "byte %d has not come", i);
+    if (now_case->arg) { /* the sender stays until all is taken, without its communicator */
+        set_stage(rank, 1);
+        wait_all_stages(-1, 1);
+    }
+    (void)uno_comm_destroy(comm);
+}
+
 /* In the middle of all-reduces that read each other's memory, wherever it happens to be. */
 static void busy_rank(int rank)
 {
@@ -393,6 +486,10 @@ const struct fault_case fault_cases_lend[] = {
     {"lend_message_forbidden", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, FORBIDS | MESSAGE},
     {"lend_message_dies", 2, SHM, 20, spoiled_rank, spoiled_judge, NULL, 0, DIES | MESSAGE},
     {"lend_message_exec_before_read", 2, SHM, 40, spoiled_rank, late_judge, late_during, 0, EXECS | MESSAGE},
+    {"lend_message_both_ways", 2, SHM, 20, both_ways_rank, both_ways_judge, NULL, 0, 0},
+    {"lend_message_freed", 2, SHM, 60, freed_rank, NULL, NULL, 0, 0},
+    {"message_taken_late", 2, ANY, 20, taken_late_rank, NULL, NULL, 0, 0},
+    {"message_taken_later", 2, ANY, 20, taken_late_rank, NULL, NULL, 0, 1},
     {"lend_killed_two", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
     {"lend_killed_two_later", 2, SHM, 20, busy_rank, busy_judge, busy_during, 0, 77},
     {"lend_killed_three", 3, SHM, 20, busy_rank, busy_judge, busy_during, 0, 20},
