@@ -329,6 +329,15 @@ static void give_up(struct net_link *l, uint64_t now)
     link_down(l, l->was_up && l->ended_by_fin && !answers ? NET_DOWN_ENDED : NET_DOWN_LOST, text);
 }
 
+/* It never was up, and nobody listens there on any lane. */
+bool link_unheard(const struct net_link *l)
+{
+    bool refused = l->nlanes > 0 && !l->was_up;
+    for (int i = 0; i < l->nlanes; i++)
+        refused &= l->lanes[i].why == TCP_WHY_REFUSED;
+    return refused;
+}
+
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for.
  * A link that was up is waited for as long as a silent host is, unless FIN and refusal say that the process has ended: a firewall
  * refuses, too. */

@@ -140,6 +140,8 @@ static bool link_idle(struct net_link *l)
 {
     if (atomic_load(&l->state) == TCP_LINK_DOWN)
         return true;
+    if (l->proc->goodbye && link_unheard(l))
+        return true; /* its process has left, too */
     if (link_has_unsent(l) || link_blocked(l))
         return false;
     for (int i = 0; i < l->npaths; i++) {

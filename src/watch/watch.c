@@ -19,6 +19,7 @@
 #define NET_RETRY_NS 1000000ull /* another thread has the sockets: look again then, instead of spinning on a readable epoll */
 #define NET_IDLE_NS 1000000000ull /* net's descriptor fires for its timers too; this is a safety net */
 #define NET_ROUNDS 64
+#define LEAVE_NS 100000000ull /* so long who leaves waits for the steward's last words to be under way */
 #define ALONE_NS 1000000000ull
 #define LATE_NS 1000000000ull /* the loop came so late: the process was stopped or starved, and what seemed silent was not */
 
@@ -290,6 +291,14 @@ static uint64_t time_of(struct watch *w)
     return now;
 }
 
+static void look_for_leaving(struct watch *w)
+{
+    if (!atomic_load_explicit(&w->leaving, memory_order_relaxed) || atomic_load_explicit(&w->left, memory_order_relaxed))
+        return;
+    hosts_leave(w, clock_ns());
+    atomic_store_explicit(&w->left, true, memory_order_release); /* pairs with the acquire in watch_goodbye */
+}
+
 static void *steward(void *arg)
 {
     struct watch *w = arg;
@@ -306,6 +315,7 @@ static void *steward(void *arg)
         if (w->opt.net)
             serve_net(w, net_fired);
         commands_run(w);
+        look_for_leaving(w);
         peers_timers(w, time_of(w));
         records_serve(w);
         records_tick(w, clock_ns());
@@ -322,6 +332,7 @@ static void *steward(void *arg)
     }
     post_end(w);
     records_end(w);
+    look_for_leaving(w);
     commands_run(w); /* an abort just before the end still goes out */
     watch_own_thread(-1);
     return NULL;
@@ -435,6 +446,12 @@ void watch_goodbye(struct watch *w)
     atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
     if (w->opt.board) /* release: all that it did before; pairs with the acquire in records_goodbye */
         atomic_store_explicit(&w->opt.board->page->goodbye, 1, memory_order_release);
+    if (!w->running || w->nhosts < 2)
+        return;
+    ring(w);
+    for (uint64_t until = clock_ns() + LEAVE_NS; clock_ns() < until; nanosleep(&(struct timespec){0, 50000}, NULL))
+        if (atomic_load_explicit(&w->left, memory_order_acquire)) /* pairs with the release in look_for_leaving */
+            return;
 }
 
 void watch_stop(struct watch *w)

@@ -239,6 +239,14 @@ static void beat_another(struct watch *w, int host, const struct peer *but, uint
     }
 }
 
+/* Sockets that were authenticated count as a word. */
+static bool was_there(struct watch *w, int host)
+{
+    struct peer *p = host == w->own_host ? NULL : hosts_hub_of(w, host);
+    struct net_link_facts f;
+    return p && p->link && net_link_facts(p->link, &f) && f.paths > 0;
+}
+
 static void send_beats(struct watch *w, uint64_t now)
 {
     for (int h = 0; h < w->nhosts; h++) {
@@ -250,6 +258,19 @@ static void send_beats(struct watch *w, uint64_t now)
         beat_to(w, hub, now);
         if (host->heard && now - host->heard_ns > suspect_ns(w) / 2)
             beat_another(w, h, hub, now);
+    }
+}
+
+/* This process leaves, and its host may never have spoken to some of the others: their first word from here is a goodbye then (net_proc_drain
+ * adds it), not a port that is closed. */
+void hosts_leave(struct watch *w, uint64_t now)
+{
+    if (!w->hub || !w->opt.net)
+        return;
+    for (int h = 0; h < w->nhosts; h++) {
+        struct peer *hub = h == w->own_host || w->hosts[h].heard || was_there(w, h) ? NULL : hosts_hub_of(w, h);
+        if (hub)
+            beat_to(w, hub, now);
     }
 }
 
@@ -419,14 +440,6 @@ static void suspect(struct watch *w, int host, uint64_t now)
         return;
     h->failed = true;
     notice_post(w->page, NOTICE_UNREACHABLE, host, 0, 0, text);
-}
-
-/* Sockets that were authenticated count as a word. */
-static bool was_there(struct watch *w, int host)
-{
-    struct peer *p = host == w->own_host ? NULL : hosts_hub_of(w, host);
-    struct net_link_facts f;
-    return p && p->link && net_link_facts(p->link, &f) && f.paths > 0;
 }
 
 static void look_at_silence(struct watch *w, uint64_t now)

@@ -133,6 +133,7 @@ struct watch {
     int bell;                 /* eventfd: wakes the steward */
     _Atomic bool stop;        /* release in watch_stop, pairs with the acquire in the steward's loop */
     _Atomic bool leaving;     /* no more reports; relaxed, nothing else depends on it */
+    _Atomic bool left;        /* the steward has seen that */
     _Atomic bool forked;      /* in a child: every call does nothing; set before any other thread of the child exists */
     bool running;
     pthread_t thread;
@@ -213,6 +214,7 @@ void peers_hub_changed(struct watch *w);        /* we are the hub now: say what 
 /* watch_hosts.c: who is a host's hub, and which hosts are heard. */
 uno_err hosts_new(struct watch *w);
 void hosts_free(struct watch *w);
+void hosts_leave(struct watch *w, uint64_t now); /* the steward's thread ends */
 void hosts_begin(struct watch *w);
 void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now); /* we did not run for so long: silence was ours */
 void hosts_timers(struct watch *w, uint64_t now);

@@ -321,6 +321,32 @@ static void slip_away_judge(const int *statuses)
 }
 
 /* Whoever left one communicator in order may still die in another one. */
+/* On several hosts, before their stewards have spoken to each other: a leave in order all the same, and no closed port. */
+enum { LEAVES_AT_ONCE, EXITS_AT_ONCE, ALL_LEAVE_AT_ONCE };
+
+static void at_once_rank(int rank)
+{
+    char host[16];
+    snprintf(host, sizeof host, "host%d", rank);
+    setenv("UNISONO_HOST", host, 1);
+    uno_comm *comm = join_as(rank, now_case->ranks, NULL);
+    atomic_store(&sh->mark_ns, clock_ns());
+    if (rank == 0 && now_case->arg != ALL_LEAVE_AT_ONCE)
+        note(rank, uno_barrier(comm, NULL), comm);
+    else if (now_case->arg == EXITS_AT_ONCE)
+        exit(0);
+    uint64_t began = clock_ns();
+    CHECK(uno_comm_destroy(comm) == UNO_OK, "destroy: %s", uno_last_error(NULL));
+    CHECK(clock_ns() - began < 900000000, "leaving took %.2f s", (double)(clock_ns() - began) / 1e9);
+}
+
+static void at_once_judge(const int *statuses)
+{
+    expect_all_zero(statuses);
+    if (now_case->arg != ALL_LEAVE_AT_ONCE)
+        expect(0, UNO_ERR_PEER_DEAD, "left the job", TOLD_S);
+}
+
 static void leave_one_and_die_rank(int rank)
 {
     uno_comm *comm = join_as(rank, now_case->ranks, NULL), *other = NULL;
@@ -526,6 +552,9 @@ const struct fault_case fault_cases_peers[] = {
     {"leave_needed_recv", 3, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_RECV + 1},
     {"leave_needed_barrier", 2, ANY, 20, leave_needed_rank, leave_needed_judge, NULL, QUIET, 2 * WAIT_BARRIER},
     {"leave_by_slipping_away", 3, SHM, 20, slip_away_rank, slip_away_judge, NULL, 0, 0},
+    {"leave_at_once", 2, ANY, 20, at_once_rank, at_once_judge, NULL, 0, LEAVES_AT_ONCE},
+    {"leave_by_exit_at_once", 2, ANY, 20, at_once_rank, at_once_judge, NULL, 0, EXITS_AT_ONCE},
+    {"leave_all_at_once", 4, ANY, 20, at_once_rank, at_once_judge, NULL, 0, ALL_LEAVE_AT_ONCE},
     {"leave_one_and_die", 3, SHM, 20, leave_one_and_die_rank, leave_one_and_die_judge, NULL, 0, WAIT_SMALL},
     {"destroy_needed", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_TILED},
     {"destroy_needed_recv", 3, ANY, 20, destroy_needed_rank, leave_needed_judge, NULL, QUIET, WAIT_RECV},
