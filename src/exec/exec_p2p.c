@@ -55,12 +55,33 @@ void p2p_drop_grant(struct p2p *p, struct pair *pair)
     free(g);
 }
 
-/* An error of a pair is the communicator's. Nothing of it ends here: what this rank lends stays until the others can know the cause. */
+static bool requests_need(const struct p2p *p, int rank)
+{
+    for (const struct p2p_request *r = p->posted.first; r; r = r->next)
+        if (r->peer == rank)
+            return true;
+    if (rank < 0)
+        return false;
+    const struct pair *pair = &p->pairs[rank];
+    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->lent.first || pair->filling.first;
+}
+
+bool p2p_needs(const struct p2p *p, int rank)
+{
+    return requests_need(p, rank) || (rank >= 0 && p->pairs[rank].grants);
+}
+
+/* An error of a pair that a request needs is the communicator's. No request ends here: what this rank lends stays until the others can
+ * know the cause. */
 static void poll_one(struct p2p *p, int peer, bool *moved)
 {
     uno_err err = p2p_poll_pair(p, peer, moved);
-    if (__builtin_expect(err != UNO_OK, 0))
+    if (__builtin_expect(err == UNO_OK, 1))
+        return;
+    if (requests_need(p, peer))
         broken_by(p, err, err_text());
+    else
+        p2p_fail(p, peer, err); /* it may have left: nothing waits for its answers */
 }
 
 void p2p_poll(struct p2p *p, bool *moved)
@@ -232,17 +253,6 @@ void p2p_fail(struct p2p *p, int rank, uno_err err)
 uno_err p2p_broken(const struct p2p *p)
 {
     return p->broken == UNO_OK ? UNO_OK : err_set(p->broken, "%s", p->broken_text);
-}
-
-bool p2p_needs(const struct p2p *p, int rank)
-{
-    for (const struct p2p_request *r = p->posted.first; r; r = r->next)
-        if (r->peer == rank)
-            return true;
-    if (rank < 0)
-        return false;
-    const struct pair *pair = &p->pairs[rank];
-    return pair->waiting.first || pair->announced.first || pair->pouring.first || pair->lent.first || pair->filling.first || pair->grants;
 }
 
 static int note_list(const struct list *l, bool all)
