@@ -160,18 +160,25 @@ class Job:
             except OSError:
                 pass
 
+    def sockets(self):
+        """Those of the job that are still there."""
+        inodes = {s[8:-1] for s in self.held if s.startswith("socket:")}
+        there = set()
+        for where in [[]] + [["ip", "netns", "exec", h] for h, _ in self.hosts or []]:
+            tables = subprocess.run(where + ["sh", "-c", "cd /proc/net && cat tcp tcp6 udp udp6 unix 2>/dev/null"], stdout=subprocess.PIPE, text=True, check=False)
+            there.update(w for w in tables.stdout.split() if w in inodes)
+        return there
+
     def left(self):
         """What is there after the end: processes, sockets, memory, files."""
         self.until(lambda: self.process.poll() is not None, LIMIT_S, 0.05)
         end = time.monotonic() + 5
         while self.pids()[1] and time.monotonic() < end:
             time.sleep(0.05)
-        processes = self.pids()[1]
-        inodes = {s[8:-1] for s in self.held if s.startswith("socket:")}
-        there = set()
-        for where in [[]] + [["ip", "netns", "exec", h] for h, _ in self.hosts or []]:
-            tables = subprocess.run(where + ["sh", "-c", "cd /proc/net && cat tcp tcp6 udp udp6 unix 2>/dev/null"], stdout=subprocess.PIPE, text=True, check=False)
-            there.update(w for w in tables.stdout.split() if w in inodes)
+        processes, there = self.pids()[1], self.sockets()
+        while there and not processes and time.monotonic() < end: # who ends has no name any more while it still closes
+            time.sleep(0.1)
+            there = self.sockets()
         memory = orphaned_memory() - self.before
         files = [os.path.join(d, f) for d, _, fs in os.walk(self.dir) for f in fs if "unisono-%d" % os.getuid() not in d and f != "enter"]
         return {"processes": len(processes), "sockets": len(there), "shared memory": len(memory), "files": len(files)}
