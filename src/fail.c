@@ -275,6 +275,14 @@ static bool made_the_one_before(const uno_comm *c, uint32_t number)
            (e.count > 0 || e.coll == UNO_BARRIER);
 }
 
+/* Its status says enough? */
+static bool left_badly(const struct gone_rank *g)
+{
+    static const char words[] = "exited with status ";
+    const char *status = strstr(g->text, words);
+    return status && status[sizeof words - 1] != '0';
+}
+
 static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomic int *count, struct suspect *suspect, uint32_t number)
 {
     int n = atomic_load_explicit(count, memory_order_acquire);
@@ -289,10 +297,10 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
             snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)%s", g->text,
                      current_name(c), number, g->finished,
-                     g->in_order && !g->moves && number - g->finished == 1 ? ONE_SHORT : "");
+                     g->in_order && !g->moves && !left_badly(g) && number - g->finished == 1 ? ONE_SHORT : "");
         else if (collective_needs(c, g, number, now))
             snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it%s", g->text, current_name(c), number, c->rank,
-                     g->in_order && !g->moves && made_the_one_before(c, number) ? ONE_SHORT : "");
+                     g->in_order && !g->moves && !left_badly(g) && made_the_one_before(c, number) ? ONE_SHORT : "");
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);
@@ -368,7 +376,8 @@ static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
     if (goodbye && (!there || (int32_t)(e.number - number) < 0)) {
         char name[100], how[64] = "left the communicator";
         struct ledger_event last;
-        bool one_short = ledger_newest(net_region_ledger(c->regions[peer]), &last) && number - last.number == 1;
+        bool badly = (goodbye & NET_GOODBYE_EXIT) && (goodbye & 0xff); /* its status says enough */
+        bool one_short = !badly && ledger_newest(net_region_ledger(c->regions[peer]), &last) && number - last.number == 1;
         comm_rank_name(c, peer, name, sizeof name);
         if (goodbye & NET_GOODBYE_EXIT)
             snprintf(how, sizeof how, "exited with status %u", goodbye & 0xff);

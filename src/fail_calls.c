@@ -133,12 +133,20 @@ static const char *call_text(const struct ledger_event *e, char *buf, size_t buf
     return buf;
 }
 
+/* Is it the same call as the one before it? */
+static bool repeats(const struct verdict_event *history, uint32_t n, const struct ledger_event *e)
+{
+    const struct verdict_event *before = n ? &history[n - 1] : NULL;
+    return before && before->coll == e->coll && before->type == e->type && before->op == e->op && before->root == e->root && before->count == e->count;
+}
+
 /* Has one of the two skipped an operation, or made one more? Adds it to `text`. */
 static void add_shift(const uno_comm *c, int peer, const struct ledger_event *own, const struct ledger_event *theirs, char *text, size_t text_bytes)
 {
     struct verdict_event *history = mem_array(HISTORY, sizeof *history), mine = call_of(own), others = call_of(theirs);
-    uint32_t number = own->number;
-    int shift = history ? verdict_skipped(history, calls_before(c, number, history), &mine, &others) : 0;
+    uint32_t number = own->number, n = history ? calls_before(c, number, history) : 0;
+    int shift = history ? verdict_skipped(history, n, &mine, &others) : 0;
+    bool again = shift && repeats(history, n, shift > 0 ? own : theirs);
     free(history);
     if (shift == 0)
         return;
@@ -148,12 +156,15 @@ static void add_shift(const uno_comm *c, int peer, const struct ledger_event *ow
     size_t len = strlen(text);
     call_text(ahead, a, sizeof a);
     call_text(behind, b, sizeof b);
-    if (supporters(c, ahead) > MAX(supporters(c, behind), 1))
+    if (2 * supporters(c, ahead) > c->size)
         snprintf(text + len, text_bytes - len, "; rank %d is off by one from operation #%u on: its %s is one call more than the others make, "
                  "who go on with %s", behind_rank, number, b, a);
+    else if (again)
+        snprintf(text + len, text_bytes - len, "; rank %d is off by one from operation #%u on: it skipped %s, or made %s once more",
+                 ahead_rank, number, b, a);
     else
-        snprintf(text + len, text_bytes - len, "; rank %d is off by one from operation #%u on: it skipped %s, and its #%u, %s, is what came "
-                 "after that call whenever it was made before", ahead_rank, number, b, number, a);
+        snprintf(text + len, text_bytes - len, "; rank %d is off by one from operation #%u on: it skipped %s, and its #%u, %s, is what comes "
+                 "after that one", ahead_rank, number, b, number, a);
 }
 
 /* Where operation `number` of a rank of this host stands in its program. Returns site. */

@@ -349,7 +349,7 @@ static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *
 struct net_region_parts { int size; void *ledger, *p2p_ledger, *notes; int32_t *job_ranks; struct net_passed *passed; };
 bool net_region_locate(struct net_region *r, uint64_t bytes, struct net_region_parts *parts);
 /* NET_NOTES_BYTES for watch (struct ledger_notes), and behind them the job rank of every rank. */
-#define NET_NOTES_BYTES 6144
+#define NET_NOTES_BYTES 18432
 static inline void *net_region_notes(const struct net_region *r) { return (char *)(uintptr_t)r + r->offset_notes; }
 static inline int32_t *net_region_job_ranks(const struct net_region *r)
 {

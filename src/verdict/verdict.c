@@ -344,11 +344,8 @@ static uno_err judge(struct judge *j, struct verdict *v)
     return UNO_OK;
 }
 
-uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v)
+static uno_err judge_facts(const struct verdict_facts *f, struct verdict *v)
 {
-    memset(v, 0, sizeof *v);
-    if (f->size < 1 || !f->ranks)
-        return err_set(UNO_ERR_ARG, "there are no facts to judge");
     struct judge *j = mem_zalloc(sizeof *j);
     if (!j)
         return UNO_ERR_MEMORY;
@@ -362,6 +359,72 @@ uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v)
     graph_free(j);
     free(j);
     return err;
+}
+
+/* ---- a job that was ended from outside --------------------------------------------------------------------------------- */
+
+/* All ranks by one signal, as a launcher or a person ends a job, as far as there is a record of them; 0 = not so. */
+static int ended_by(const struct verdict_facts *f)
+{
+    static const int from_outside[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGKILL};
+    int sig = 0, n = 0;
+    bool outside = false;
+    for (int r = 0; r < f->size; r++) {
+        const struct verdict_rank *e = &f->ranks[r];
+        if (e->status == VERDICT_DEAD && e->ended == VERDICT_ENDED_UNKNOWN && e->ncomms == 0)
+            continue;
+        if (e->status != VERDICT_DEAD || e->ended != VERDICT_ENDED_SIGNAL || e->oom_kill || (sig && sig != e->ended_code))
+            return 0;
+        sig = e->ended_code;
+        n++;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(from_outside); i++)
+        outside = outside || sig == from_outside[i];
+    return outside && n > 1 ? sig : 0;
+}
+
+/* What stood still until then is the reason, if something did: judged as if all lived at the moment when they were ended. */
+static uno_err judge_until(const struct verdict_facts *f, int sig, struct verdict *v)
+{
+    struct verdict_facts then = *f;
+    then.ranks = mem_array((size_t)f->size, sizeof *then.ranks);
+    if (!then.ranks)
+        return UNO_ERR_MEMORY;
+    memcpy(then.ranks, f->ranks, (size_t)f->size * sizeof *then.ranks);
+    for (int r = 0; r < f->size; r++) {
+        struct verdict_rank *t = &then.ranks[r];
+        t->status = t->ncomms ? VERDICT_REPORTED : VERDICT_UNKNOWN;
+        t->ended = VERDICT_ENDED_UNKNOWN;
+        uint64_t since = t->status_since_ns && t->status_since_ns < t->taken_ns ? t->taken_ns - t->status_since_ns : 0;
+        t->taken_ns -= since;
+        t->taken_real_ns -= MIN(since, t->taken_real_ns);
+        t->status_since_ns = 0;
+    }
+    uno_err err = judge_facts(&then, v);
+    free(then.ranks);
+    if (err != UNO_OK || !v->fault)
+        return err;
+    char was[sizeof v->headline], name[32];
+    snprintf(was, sizeof was, "%s", v->headline);
+    snprintf(v->headline, sizeof v->headline, "before all ranks were ended by %s: %.*s", verdict_signal_text(name, sizeof name, sig),
+             (int)sizeof v->headline - 80, was);
+    snprintf(v->what_next, sizeof v->what_next, "the job is over: what is said of each rank is where it stood when it was ended");
+    return UNO_OK;
+}
+
+uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v)
+{
+    memset(v, 0, sizeof *v);
+    if (f->size < 1 || !f->ranks)
+        return err_set(UNO_ERR_ARG, "there are no facts to judge");
+    int sig = ended_by(f);
+    if (sig) {
+        TRY(judge_until(f, sig, v));
+        if (v->fault)
+            return UNO_OK;
+        memset(v, 0, sizeof *v);
+    }
+    return judge_facts(f, v);
 }
 
 int verdict_print(const struct verdict *v, char *buf, size_t buf_bytes)

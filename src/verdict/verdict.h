@@ -336,8 +336,8 @@ struct verdict {              /* about 20 KB; belongs to the caller, holds no po
  * milliseconds for 1 000 ranks; memory in proportion to ranks and communicators, all given back. */
 uno_err verdict_judge(const struct verdict_facts *f, struct verdict *v);
 const char *verdict_kind_name(enum verdict_kind kind);
-/* Two ranks made different calls a and b after the same history[n], oldest first. Programs are loops: 1 when b's call has more than once been
- * followed by a's, whenever it was made, so that a has skipped it; -1 when b has skipped a's call; 0 when the calls do not tell. */
+/* Two ranks made different calls a and b after the same history[n], oldest first. Programs are loops: 1 when b's call is what comes next and
+ * a's what comes after that, so that a has skipped one (or repeated the one before); -1 when b has; 0 when the calls do not tell. */
 int verdict_skipped(const struct verdict_event *history, uint32_t n, const struct verdict_event *a, const struct verdict_event *b);
 /* The whole verdict for people: headline, evidence, what to do; several lines. Returns what snprintf would. */
 int verdict_print(const struct verdict *v, char *buf, size_t buf_bytes);

@@ -177,16 +177,39 @@ static int followed(const struct verdict_event *history, uint32_t n, const struc
     return hits;
 }
 
-/* The same of b's calls before `number`, where b called what a has skipped. */
-static int followed_before(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t number)
+/* After how many calls the history repeats itself: the length for which it has done so for longest, and at least once as a whole. 0: none. */
+static uint32_t period_of(const struct verdict_event *history, uint32_t n)
 {
-    const struct verdict_event *skipped = event_at(b, number), *next = event_at(a, number);
-    return skipped && next ? followed(b->events, (uint32_t)(skipped - b->events), skipped, next) : 0;
+    uint32_t period = 0, longest = 0;
+    for (uint32_t t = 1; t <= n / 2; t++) {
+        uint32_t run = 0;
+        while (run + t < n && same_call(&history[n - 1 - run], &history[n - 1 - run - t]))
+            run++;
+        if (run >= t && run > longest) {
+            longest = run;
+            period = t;
+        }
+    }
+    return period;
+}
+
+/* May `call` come next, as far as what followed the last call before tells? */
+static bool comes_next(const struct verdict_event *history, uint32_t n, const struct verdict_event *call)
+{
+    return n && followed(history, n, &history[n - 1], call) > 0;
 }
 
 int verdict_skipped(const struct verdict_event *history, uint32_t n, const struct verdict_event *a, const struct verdict_event *b)
 {
-    int by_a = followed(history, n, b, a), by_b = followed(history, n, a, b);
+    uint32_t period = period_of(history, n);
+    if (period > 1) {
+        const struct verdict_event *next = &history[n - period], *after = next + 1;
+        if (same_call(b, next) && same_call(a, after))
+            return 1;
+        if (same_call(a, next) && same_call(b, after))
+            return -1;
+    }
+    int by_a = comes_next(history, n, b) ? followed(history, n, b, a) : 0, by_b = comes_next(history, n, a) ? followed(history, n, a, b) : 0;
     return by_a > 1 && by_b <= 0 ? 1 : by_b > 1 && by_a <= 0 ? -1 : 0;
 }
 
@@ -202,12 +225,10 @@ int shifted(const struct verdict_comm *a, const struct verdict_comm *b, uint32_t
         *strong = behind > 1;
         return -1;
     }
-    int before = followed_before(a, b, number);
-    if (before > 0) {
-        *strong = before > 2;
-        return 1;
-    }
-    return 0;
+    const struct verdict_event *next = event_at(a, number), *other = event_at(b, number);
+    int skipped = next && other ? verdict_skipped(b->events, (uint32_t)(other - b->events), next, other) : 0;
+    *strong = skipped != 0;
+    return skipped;
 }
 
 uint32_t site_shift(const struct verdict_comm *a, const struct verdict_comm *b, int *shift)

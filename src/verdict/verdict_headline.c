@@ -385,7 +385,7 @@ static void say_told(struct out *o, struct judge *j, const struct fault *x)
         say_age(o, age);
         say(o, " ago");
     }
-    if (x->nculprits) {
+    if (x->nculprits && c->failed != UNO_ERR_TIMEOUT) { /* of a deadline it is who was waited for */
         say(o, ", first at ");
         say_rank(o, j, x->culprits[0]);
     }

@@ -168,19 +168,52 @@ bool failed_before(const struct verdict_rank *r)
     return failed;
 }
 
+static bool anybody_lives(const struct judge *j)
+{
+    for (int r = 0; r < j->size; r++)
+        if (j->f->ranks[r].status != VERDICT_DEAD && j->f->ranks[r].status != VERDICT_LEFT)
+            return true;
+    return false;
+}
+
+/* Ended in a way that nobody wants. Who left in order with a failing status counts when the whole job is over: others may not have needed it. */
+static bool ended_badly(const struct verdict_rank *r, bool over)
+{
+    return r->status == VERDICT_DEAD ||
+           (over && r->status == VERDICT_LEFT && r->ended == VERDICT_ENDED_EXIT && r->ended_code != 0);
+}
+
+static bool ended_by_launcher(const struct verdict_rank *r)
+{
+    return r->ended == VERDICT_ENDED_SIGNAL && r->ended_code == SIGTERM;
+}
+
+/* A rank that was ended because another one had ended before is that one's consequence. */
+static bool ended_after(const struct judge *j, const struct verdict_rank *r, bool over)
+{
+    for (int k = 0; ended_by_launcher(r) && k < j->size; k++) {
+        const struct verdict_rank *e = &j->f->ranks[k];
+        if (ended_badly(e, over) && !ended_by_launcher(e) && !failed_before(e) &&
+            at_judge(j, k, e->status_since_ns) <= at_judge(j, r->rank, r->status_since_ns))
+            return true;
+    }
+    return false;
+}
+
 static void find_dead(struct judge *j)
 {
+    bool over = !anybody_lives(j);
     int32_t *list = rank_list(j);
     bool *done = mem_array((size_t)j->size, sizeof *done);
     j->no_memory = j->no_memory || !done;
     for (int r = 0; list && done && r < j->size; r++) {
         const struct verdict_rank *d = &j->f->ranks[r];
-        if (d->status != VERDICT_DEAD || done[r])
+        if (!ended_badly(d, over) || done[r] || ended_after(j, d, over))
             continue;
         int n = 0;
         for (int k = r; k < j->size; k++) {
             const struct verdict_rank *e = &j->f->ranks[k];
-            if (e->status != VERDICT_DEAD || done[k] || !same_end(j, d, e) || failed_before(d) != failed_before(e))
+            if (!ended_badly(e, over) || done[k] || ended_after(j, e, over) || !same_end(j, d, e) || failed_before(d) != failed_before(e))
                 continue;
             done[k] = true;
             list[n++] = k;

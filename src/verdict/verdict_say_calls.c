@@ -181,7 +181,10 @@ void say_off_by_one(struct out *o, struct judge *j, const struct fault *x)
         say(o, ", and its #%u, ", x->number);
         if (own)
             say_call(o, x->group, own);
-        say(o, ", is what the others call as #%u", x->number + 1);
+        if (others_call(x, x->number + 1))
+            say(o, ", is what the others call as #%u", x->number + 1);
+        else
+            say(o, ", is what comes after that one");
     } else {
         say(o, "its #%u, ", x->number);
         if (own)

@@ -175,18 +175,20 @@ void notes_read(const struct ledger_notes *n, struct ledger_notes *copy)
 
 /* ---- named places --------------------------------------------------------------------------------------------------------- */
 
+static const struct ledger_site *sites_of(const struct ledger_notes *n) { return ((const struct ledger_noted *)n)->sites; }
+
 static uint32_t site_find(const struct ledger_notes *n, const char *text)
 {
     for (uint32_t i = 0; i < LEDGER_SITES; i++)
-        if (strncmp(n->sites[i].text, text, LEDGER_SITE_BYTES - 1) == 0)
-            return atomic_load_explicit(&n->sites[i].number, memory_order_relaxed);
+        if (strncmp(sites_of(n)[i].text, text, LEDGER_SITE_BYTES - 1) == 0)
+            return atomic_load_explicit(&sites_of(n)[i].number, memory_order_relaxed);
     return 0;
 }
 
 static uint32_t site_add(struct ledger_notes *n, const char *text)
 {
     n->site_made = n->site_made % LEDGER_SITE_NUMBERS + 1;
-    struct ledger_site *s = &n->sites[n->site_made % LEDGER_SITES];
+    struct ledger_site *s = &((struct ledger_noted *)n)->sites[n->site_made % LEDGER_SITES];
     atomic_store_explicit(&s->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* number 0 before the text; pairs with the reader's second look */
     snprintf(s->text, sizeof s->text, "%s", text);
@@ -205,7 +207,7 @@ uint32_t ledger_site_set(struct ledger_notes *n, const char *text)
 
 SEQLOCK_READER char *ledger_site(const struct ledger_notes *n, uint64_t call_site, char buf[LEDGER_SITE_BYTES])
 {
-    const struct ledger_site *s = &n->sites[call_site % LEDGER_SITES];
+    const struct ledger_site *s = &sites_of(n)[call_site % LEDGER_SITES];
     buf[0] = 0;
     if (call_site == 0 || call_site > LEDGER_SITE_NUMBERS ||
         atomic_load_explicit(&s->number, memory_order_acquire) != call_site) /* pairs with the release in site_add */

@@ -99,8 +99,8 @@ bool ledger_p2p_read(const struct ledger_p2p *place, struct ledger_p2p *copy); /
 #define LEDGER_QUEUED 4
 /* Places in the program that a language binding names. A call made there has the place's number for its call_site: less than any address. */
 #define LEDGER_SITE_BYTES 120
-#define LEDGER_SITES 32               /* so many of a communicator are kept: the oldest makes room */
-#define LEDGER_SITE_NUMBERS (LEDGER_SITES * 127) /* from 1 to this one, and again; < 4096 */
+#define LEDGER_SITES 128              /* so many of a communicator are kept: the oldest makes room */
+#define LEDGER_SITE_NUMBERS (LEDGER_SITES * 31) /* from 1 to this one, and again; < 4096 */
 struct ledger_site { _Atomic uint32_t number; /* 0 while being written; release store, last */ char text[LEDGER_SITE_BYTES]; };
 enum { LEDGER_SEND = 64, LEDGER_RECV = 65 }; /* beside enum uno_coll */
 struct ledger_call {                  /* issued, not begun */
@@ -158,12 +158,13 @@ struct ledger_notes {
     } making;
     /* sends and receives that have ended well, so far; relaxed, by the walk lock's holder alone */
     struct ledger_moved { _Atomic uint64_t messages, bytes; } sent, received;
-    /* set by a language binding (uno_comm_set_call_site), under the communicator's issue lock; number % LEDGER_SITES is a place's place */
+    /* set by a language binding (uno_comm_set_call_site), under the communicator's issue lock */
     _Atomic uint32_t site;            /* of the calls from now on; 0 = none; relaxed */
     uint32_t site_made;               /* the number given last; for the writer itself */
-    struct ledger_site sites[LEDGER_SITES]; /* not in copies that notes_read makes: see ledger_site */
 };
-_Static_assert(sizeof(struct ledger_notes) <= NET_NOTES_BYTES, "notes have a fixed place in the region");
+/* Behind the notes in the region, and not in copies of them: number % LEDGER_SITES is a place's place. */
+struct ledger_noted { struct ledger_notes notes; struct ledger_site sites[LEDGER_SITES]; };
+_Static_assert(sizeof(struct ledger_noted) <= NET_NOTES_BYTES, "notes have a fixed place in the region");
 static inline struct ledger_notes *ledger_notes(const struct net_region *r) { return net_region_notes(r); }
 /* One writer at a time: between them the fields behind seq may be written. */
 static inline void notes_begin(_Atomic uint32_t *seq)
@@ -186,7 +187,7 @@ static inline void ledger_moved_add(struct ledger_moved *m, uint64_t bytes)
 void notes_read(const struct ledger_notes *n, struct ledger_notes *copy);
 /* From now on calls are made at `text`; "" = at no named place. Returns its number, or 0. One writer at a time. */
 uint32_t ledger_site_set(struct ledger_notes *n, const char *text);
-/* The named place with that number, in the region's notes; "" = call_site is none, or it had to make room. Returns buf. */
+/* The named place with that number, in the region's notes (no copy of them); "" = call_site is none, or it had to make room. Returns buf. */
 char *ledger_site(const struct ledger_notes *n, uint64_t call_site, char buf[LEDGER_SITE_BYTES]);
 
 /* ---- board: what a process shows of itself to its host (watch_board.c) ---------------------------------------------------- */

@@ -323,7 +323,7 @@ static void each_call_has_its_site(void **state)
         assert_int_equal(uno_comm_set_call_site(one, site), UNO_OK);
     }
     assert_string_equal(site_of_event(0, 1), "");
-    assert_string_equal(site_now(0), "other.py:31");
+    assert_string_equal(site_now(0), "other.py:127");
     assert_int_equal(uno_stream_destroy(stream), UNO_OK);
     assert_int_equal(uno_comm_destroy(one), UNO_OK);
     comms[0] = kept;

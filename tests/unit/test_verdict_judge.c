@@ -337,7 +337,7 @@ static void test_off_by_one(void **state)
             }
         close_stage(st);
         must_say(VERDICT_KIND_OFF_BY_ONE, rank, name(rank), "off by one from operation #10", "skipped all_reduce (count 10)",
-                 "all_reduce (count 20)", "what the others call as #11", NULL);
+                 "all_reduce (count 20)", "is what comes after that one", NULL);
     }
 }
 
@@ -370,11 +370,20 @@ static void test_skipped(void **state)
     assert_int_equal(verdict_skipped(loop, 0, &a, &b), 0);
     a.count = 40; /* never came after b's */
     assert_int_equal(verdict_skipped(loop, 9, &a, &b), 0);
-    struct verdict_event two[6]; /* in a loop of two either may have skipped one */
+    struct verdict_event two[6]; /* in a loop of two, too, it is known which one comes next */
     for (uint32_t k = 0; k < ARRAY_LEN(two); k++)
         two[k] = (struct verdict_event){.coll = UNO_ALL_REDUCE, .count = k % 2 ? 20 : 10};
     a.count = 20;
-    assert_int_equal(verdict_skipped(two, 6, &a, &b), 0);
+    assert_int_equal(verdict_skipped(two, 6, &a, &b), 1);
+    assert_int_equal(verdict_skipped(two, 5, &a, &b), -1);
+    struct verdict_event many[61]; /* 20 alike and one other; the last one of the 20 is skipped, by b, and by nobody else */
+    for (uint32_t k = 0; k < ARRAY_LEN(many); k++)
+        many[k] = k % 21 == 20 ? (struct verdict_event){.coll = UNO_BARRIER} : (struct verdict_event){.coll = UNO_ALL_REDUCE, .count = 8};
+    a = many[0];
+    b = many[20];
+    assert_int_equal(verdict_skipped(many, 61, &a, &b), -1);
+    assert_int_equal(verdict_skipped(many, 61, &b, &a), 1);
+    assert_int_equal(verdict_skipped(many, 30, &a, &b), 0); /* not once as a whole */
 }
 
 /* What the others have queued is what the culprit calls now. */

@@ -103,7 +103,35 @@ static void test_first_death(void **state)
     for (int r = 0; r < 6; r++)
         scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 15, SCENE_NOW - 6);
     must_say(VERDICT_KIND_DEAD, 6, "exited with status 3", NULL);
-    assert_true(v.nothers > 0);
+    assert_int_equal(v.nothers, 0);
+
+    open_stage(&stages[2]); /* the same of one that said goodbye first, once nobody lives */
+    scene_ended(&s, 6, VERDICT_LEFT, VERDICT_ENDED_EXIT, 3, SCENE_NOW - 8);
+    for (int r = 0; r < 8; r++)
+        if (r != 6)
+            scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 15, SCENE_NOW - 6);
+    must_say(VERDICT_KIND_DEAD, 6, name(6), "exited with status 3", NULL);
+    assert_int_equal(v.nothers, 0);
+}
+
+/* Somebody ends a job that stands: why it stood is told. One that did not is told as ended. */
+static void test_ended_while_stuck(void **state)
+{
+    (void)state;
+    EVERY_STAGE(st, c) {
+        open_stage(st);
+        all_but(*c);
+        scene_syscall(&s, *c, "read", "", 0);
+        close_stage(st);
+        for (int r = 0; r < 8; r++)
+            scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 2, SCENE_NOW - 0.1);
+        must_say(VERDICT_KIND_RANK_ABSENT, *c, name(*c), "before all ranks were ended by signal 2 (SIGINT): ", "never called it", NULL);
+        assert_non_null(strstr(v.what_next, "the job is over"));
+    }
+    open_stage(&stages[2]);
+    for (int r = 0; r < 8; r++)
+        scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 2, SCENE_NOW - 0.1);
+    must_say(VERDICT_KIND_DEAD, 0, "killed by signal 2 (SIGINT)", NULL);
 }
 
 static void test_left(void **state)
@@ -593,7 +621,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
-        cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_ended_while_stuck), cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
         cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining), cmocka_unit_test(test_making),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),

@@ -396,7 +396,7 @@ static void skips_one(void **state)
     (void)state;
     begin(1, LOOPS, LOOPS_AND_SKIPS); /* #9 to #17 are three rounds, #18 is the fourth one's first call */
     becomes(VERDICT_KIND_OFF_BY_ONE, 1, name(1), "off by one from operation #19", "skipped all_gather", "broadcast (root rank 0, count 30)",
-            "what the others call as #20", NULL);
+            "is what comes after that one", NULL);
 }
 
 static void opposite_order_on_streams(void **state)
