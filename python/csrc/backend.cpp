@@ -146,10 +146,27 @@ Backend::Backend(c10::intrusive_ptr<c10d::Store> store, uno_comm *comm, c10::int
     init();
 }
 
+static std::atomic<bool> failed_program;
+
+void program_failed()
+{
+    failed_program = true;
+}
+
+// The interpreter is taken down after an exception that nobody caught.
+static bool ends_in_exception()
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return failed_program && Py_IsFinalizing();
+#else
+    return failed_program && _Py_IsFinalizing();
+#endif
+}
+
 Backend::~Backend()
 {
-    bool ours = getpid() == pid_;
-    if (ours && in_signal_handler()) {
+    bool ours = getpid() == pid_ && !ends_in_exception(); // what has failed ends with its process, which says how
+    if (getpid() == pid_ && in_signal_handler()) {
         queue_->refuse();
         (void)uno_comm_abort(comm_);
     }

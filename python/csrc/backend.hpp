@@ -42,6 +42,8 @@ struct Family {
 // ValueError for tensors that are not dense ones of the CPU.
 void require_cpu(const char *call, const at::Tensor &tensor);
 
+void program_failed(); // an exception reached the top of the program; any thread
+
 class Backend : public c10d::Backend {
  public:
     // Joins the other ranks through the store: rank 0 leaves an id there. Blocks until all have joined; looks at signals.

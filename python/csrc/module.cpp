@@ -52,6 +52,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("push_shared_allocator", &unisono::push_shared_allocator);
     m.def("pop_shared_allocator", &unisono::pop_shared_allocator);
     m.def("tell_positions", &unisono::tell_positions);
+    m.def("program_failed", &unisono::program_failed);
     m.def("set_error_classes", &unisono::set_error_classes);
     py::module_::import("torch.distributed");
     using Made = c10::intrusive_ptr<c10d::Backend>;

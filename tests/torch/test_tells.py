@@ -3,8 +3,11 @@
 import builtins
 import ctypes
 import datetime
+import os
 import pathlib
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -157,3 +160,27 @@ def test_rank_that_waits_in_another_group(monkeypatch):
     for here, text in results[:3]:
         assert 'comm "pair"' in text and re.search(r"rank 3\b.* in waits_in_another_group at test_tells.py:\d+", text), text
         assert 'ranks 0-2 wait for it: ranks 0, 1 in all_reduce #1 of comm "three" for rank 2' in text, text
+
+
+FAILS = """
+import sys, torch, torch.distributed as dist, unisono.torch
+dist.init_process_group("unisono")
+for i in range(20):
+    dist.all_reduce(torch.ones(4))
+    if dist.get_rank() == 1 and i == 9:
+        raise ValueError("no such file")
+"""
+
+
+def test_an_exception_is_told_by_its_status(tmp_path):
+    """Who ends in an exception takes its groups down with the interpreter: that is no leave in order."""
+    program = tmp_path / "fails.py"
+    program.write_text(FAILS)
+    ran = subprocess.run([os.path.join(os.environ["BUILD_DIR"], "cli", "unisono"), "run", "-n", "3", "--keep-going", "--", sys.executable, str(program)], capture_output=True,
+                         text=True, timeout=60, check=False)
+    assert ran.returncode == 1, ran.stderr
+    told = re.findall(r"(?m)^\[rank[02]\]: .*PeerDeadError: (.*)", ran.stderr)
+    assert len(told) == 2, ran.stderr
+    for text in told:
+        assert re.search(r"rank 1 \(pid \d+ on .*\) exited with status 1", text), text
+        assert "off by one" not in text, text

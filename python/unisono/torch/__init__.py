@@ -40,6 +40,19 @@ _C.tell_positions(":".join(os.path.dirname(os.path.dirname(f)) + "/" if f is __f
                            for f in (torch.__file__, __file__, os.__file__)))
 
 
+def _tell_of_exceptions():
+    """Who ends in an exception has not left in order: the others hear of the exit status, not of a group that was taken down."""
+    told = sys.excepthook
+
+    def hook(kind, value, trace):
+        _C.program_failed()
+        told(kind, value, trace)
+    sys.excepthook = hook
+
+
+_tell_of_exceptions()
+
+
 def _description():
     """The group_desc of the group that torch is making now, "" if it has none: torch tells a backend only afterwards."""
     frame = sys._getframe(1)
