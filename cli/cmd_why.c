@@ -111,6 +111,8 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
         snprintf(where, sizeof where, "seen on this host");
     printf("%sjob %016llx%s: %s, %d of %d rank%s %s\n", colour, (unsigned long long)job->id, out_colour(stdout, OUT_PLAIN),
            job->program[0] ? job->program : "?", heard, job->size, job->size == 1 ? "" : "s", where);
+    if (said[0] && !v->fault) /* it has watched for longer */
+        printf("the job said last, and not since then that it goes on: %s\nat this moment: ", said);
     fputs(v->text, stdout);
     if (strcmp(v->kind, "stopped") != 0)
         print_list("Stopped, held by a debugger, or frozen", job, job_stands, "");
@@ -121,7 +123,7 @@ static void print_people(const struct job_found *found, const uno_verdict *v, co
                found->live ? " (on other hosts, not joined yet, or ended before)" : " (their hosts' files are not here)");
     if (found->unasked[0])
         printf("Other hosts were not asked: %s; ask `unisono why` there too\n", found->unasked);
-    if (said[0] && (heard < job->size || found->unasked[0]))
+    if (said[0] && v->fault && (heard < job->size || found->unasked[0]))
         printf("The job itself says, of all its hosts: %s\n", said);
 }
 
