@@ -216,8 +216,19 @@ static const char *reader_of_records(const struct job_wanted *w)
     return strcmp(w->command, "top") == 0 ? "why" : w->command;
 }
 
+/* A job of another version is in no list of this one. */
+static void tell_other_version(const struct job_wanted *w, const struct search *s)
+{
+    if (s->others_version)
+        out_error(w->command, "process %d of this user uses another version of this library, or all its ranks are threads, and was not looked at; "
+                  "ask with the tool of that version", s->others_version);
+}
+
 static int none_found(const struct job_wanted *w, const struct search *s)
 {
+    if (s->wanted_pid && s->others_version && s->others_version != s->wanted_pid && descends(s->others_version, s->wanted_pid))
+        return out_error(w->command, "process %d, which %d has started, uses another version of this library than this program, or all its ranks "
+                         "are threads; ask with the tool of that version", s->others_version, s->wanted_pid);
     if (s->wanted_pid && s->wanted_err != UNO_OK && s->wanted_err != UNO_ERR_IN_PROGRESS)
         return out_error(w->command, "%s", s->wanted_text);
     if (s->wanted_pid)
@@ -263,6 +274,8 @@ static int find_live(const struct job_wanted *w, int pid, struct job_found *foun
         rc = choose(w, pid, found);
     if (rc == -1)
         rc = none_found(w, &s);
+    else if (rc != CLI_GOOD || (!pid && !w->name))
+        tell_other_version(w, &s);
     return rc == CLI_GOOD ? keep_only(w, found) : rc;
 }
 

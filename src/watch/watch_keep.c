@@ -154,7 +154,8 @@ static bool refresh(struct watch_keeper *keeper, int32_t pid)
 static uno_err keep_mapped(struct watch_keeper *keeper, const struct net_segment_ref *ref, void *base, int door)
 {
     uno_err err = board_page_check(base, ref->bytes) ? keep_board(keeper, ref, base, door)
-                : err_set(UNO_ERR_UNSUPPORTED, "process %d uses another version of this library than this program (%d)", (int)ref->pid, UNO_VERSION);
+                : err_set(UNO_ERR_UNSUPPORTED, "process %d uses another version of this library than this program, which is %d.%d.%d; ask with the "
+                          "tool of that version", (int)ref->pid, UNO_VERSION_MAJOR, UNO_VERSION_MINOR, UNO_VERSION_PATCH);
     if (err != UNO_OK)
         net_segment_unmap(ref);
     return err;

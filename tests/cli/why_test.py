@@ -433,8 +433,15 @@ class Bad(unittest.TestCase):
         fcntl.fcntl(fd, 1033, 0x0002 | 0x0004)  # F_ADD_SEALS: no shrinking, no growing
         try:
             self.refused(["why", str(os.getpid())], r"process %d uses another version of this library" % os.getpid())
+            child = subprocess.Popen(["sleep", "60"], pass_fds=(fd,))
         finally:
             os.close(fd)
+        try:
+            self.refused(["why", str(os.getpid())], r"process %d, which %d has started, uses another version of this library" % (child.pid, os.getpid()))
+            self.refused(["why", "--job", "nobodys"], r"process %d (of this user )?uses another version of this library" % child.pid)
+        finally:
+            child.kill()
+            child.wait()
 
     @unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "needs root, to be somebody else")
     def test_other_user(self):
