@@ -227,6 +227,7 @@ void rates_fill(const struct host *host, struct verdict_link *l)
         l->lately_bps = rate_of(now->bytes - from->bytes, (now->at_ns - from->at_ns) / 1000);
     if (host->slow.at_ns && now->at_ns > host->slow.at_ns) {
         l->behind_ns = now->at_ns - host->slow.at_ns;
-        l->behind_bps = MAX(rate_of(now->bytes - host->slow.bytes, l->behind_ns / 1000), 1);
+        uint64_t bps = rate_of(now->bytes - host->slow.bytes, l->behind_ns / 1000); /* what moved before it became slow is in it */
+        l->behind_bps = MAX(l->lately_bps ? MIN(l->lately_bps, bps) : bps, 1);
     }
 }

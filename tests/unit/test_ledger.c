@@ -277,7 +277,8 @@ static void call_sites(void **state)
     assert_int_equal(uno_comm_set_call_site(comms[1], longer), UNO_OK);
     assert_int_equal(strlen(site_now(1)), LEDGER_SITE_BYTES - 1);
     assert_int_equal(uno_comm_set_call_site(comms[1], longer), UNO_OK);
-    assert_int_equal(notes_of(1).site, 2); /* the same place, however long */
+    struct ledger_notes notes = notes_of(1);
+    assert_int_equal(atomic_load(&notes.site), 2); /* the same place, however long */
     assert_int_equal(uno_comm_set_call_site(comms[1], NULL), UNO_OK);
     assert_string_equal(site_now(1), "");
     assert_int_equal(uno_comm_set_call_site(NULL, "x"), UNO_ERR_ARG);
