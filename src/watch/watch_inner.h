@@ -68,6 +68,7 @@ struct host {                 /* what the hub knows of another host */
     uint64_t error_ns, offset_at_ns;
     struct moved moved[TIMES_KEPT]; /* sums of this host's processes at the last ticks, the newest first */
     struct moved slow;        /* since then more lay ready all the time, and it moved far less than it had done; at_ns 0: not so */
+    struct moved seen_slow;   /* when that was seen */
     uint64_t measured_bps, best_bps; /* over sockets to there: lately while there was much to send, and the most so far; 0 = never */
     struct net_link_facts facts; /* of the way to its hub, when it was last looked at */
 };

@@ -162,10 +162,12 @@ static void see_slowness(struct host *host, const struct moved *from, const stru
 {
     uint64_t us = (now->at_ns - from->at_ns) / 1000, behind_us = MIN(now->behind_us - from->behind_us, us);
     bool slow = host->best_bps == 0 || rate_of(now->bytes - from->bytes, us) < host->best_bps / SLOW_SHARE;
-    if (!slow || behind_us * 1000 < us * KEPT_UP_PERMILLE)
+    if (!slow || behind_us * 1000 < us * KEPT_UP_PERMILLE) {
         host->slow = (struct moved){0};
-    else if (behind_us * 1000 >= us * BEHIND_PERMILLE && host->slow.at_ns == 0)
+    } else if (behind_us * 1000 >= us * BEHIND_PERMILLE && host->slow.at_ns == 0) {
         host->slow = *from;
+        host->seen_slow = *now; /* what moved before it became slow may be in between */
+    }
 }
 
 /* Sums over sockets that are up fall when one is closed: then the measurement begins anew. */
@@ -227,7 +229,7 @@ void rates_fill(const struct host *host, struct verdict_link *l)
         l->lately_bps = rate_of(now->bytes - from->bytes, (now->at_ns - from->at_ns) / 1000);
     if (host->slow.at_ns && now->at_ns > host->slow.at_ns) {
         l->behind_ns = now->at_ns - host->slow.at_ns;
-        uint64_t bps = rate_of(now->bytes - host->slow.bytes, l->behind_ns / 1000); /* what moved before it became slow is in it */
-        l->behind_bps = MAX(l->lately_bps ? MIN(l->lately_bps, bps) : bps, 1);
+        const struct moved *since = now->at_ns > host->seen_slow.at_ns ? &host->seen_slow : &host->slow;
+        l->behind_bps = MAX(rate_of(now->bytes - since->bytes, (now->at_ns - since->at_ns) / 1000), 1);
     }
 }
