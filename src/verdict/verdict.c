@@ -363,7 +363,8 @@ static uno_err judge_facts(const struct verdict_facts *f, struct verdict *v)
 
 /* ---- a job that was ended from outside --------------------------------------------------------------------------------- */
 
-/* All ranks by one signal, as a launcher or a person ends a job, as far as there is a record of them; 0 = not so. */
+/* All ranks by one signal, as a launcher or a person ends a job, as far as there is a record of them; 0 = not so. A launcher that sees the
+ * first ones end may be faster with its SIGTERM. */
 static int ended_by(const struct verdict_facts *f)
 {
     static const int from_outside[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGKILL};
@@ -373,11 +374,13 @@ static int ended_by(const struct verdict_facts *f)
         const struct verdict_rank *e = &f->ranks[r];
         if (e->status == VERDICT_DEAD && e->ended == VERDICT_ENDED_UNKNOWN && e->ncomms == 0)
             continue;
-        if (e->status != VERDICT_DEAD || e->ended != VERDICT_ENDED_SIGNAL || e->oom_kill || (sig && sig != e->ended_code))
+        bool term = e->ended_code == SIGTERM;
+        if (e->status != VERDICT_DEAD || e->ended != VERDICT_ENDED_SIGNAL || e->oom_kill || (sig && !term && sig != e->ended_code))
             return 0;
-        sig = e->ended_code;
+        sig = term ? sig : e->ended_code;
         n++;
     }
+    sig = sig ? sig : SIGTERM;
     for (size_t i = 0; i < ARRAY_LEN(from_outside); i++)
         outside = outside || sig == from_outside[i];
     return outside && n > 1 ? sig : 0;
