@@ -364,11 +364,11 @@ static uno_err judge_facts(const struct verdict_facts *f, struct verdict *v)
 /* ---- a job that was ended from outside --------------------------------------------------------------------------------- */
 
 /* All ranks by one signal, as a launcher or a person ends a job, as far as there is a record of them; 0 = not so. A launcher that sees the
- * first ones end may be faster with its SIGTERM. */
+ * first ones end may be faster with its SIGTERM; but where one rank ended in another way, that is a fault of its own. */
 static int ended_by(const struct verdict_facts *f)
 {
     static const int from_outside[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGKILL};
-    int sig = 0, n = 0;
+    int sig = 0, n = 0, others = 0;
     bool outside = false;
     for (int r = 0; r < f->size; r++) {
         const struct verdict_rank *e = &f->ranks[r];
@@ -378,12 +378,13 @@ static int ended_by(const struct verdict_facts *f)
         if (e->status != VERDICT_DEAD || e->ended != VERDICT_ENDED_SIGNAL || e->oom_kill || (sig && !term && sig != e->ended_code))
             return 0;
         sig = term ? sig : e->ended_code;
+        others += !term;
         n++;
     }
     sig = sig ? sig : SIGTERM;
     for (size_t i = 0; i < ARRAY_LEN(from_outside); i++)
         outside = outside || sig == from_outside[i];
-    return outside && n > 1 ? sig : 0;
+    return outside && n > 1 && others != 1 ? sig : 0;
 }
 
 /* What stood still until then is the reason, if something did: judged as if all lived at the moment when they were ended. */

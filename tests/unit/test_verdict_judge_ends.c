@@ -135,6 +135,8 @@ static void test_ended_while_stuck(void **state)
     for (int r = 0; r < 8; r++)
         scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, r < 2 ? 9 : 15, SCENE_NOW - 0.1);
     must_say(VERDICT_KIND_RANK_ABSENT, 5, "before all ranks were ended by signal 9 (SIGKILL): ", NULL);
+    s.f.ranks[0].ended_code = 15; /* one alone: it is what happened first */
+    must_say(VERDICT_KIND_DEAD, 1, "killed by signal 9 (SIGKILL)", NULL);
     open_stage(&stages[2]);
     for (int r = 0; r < 8; r++)
         scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 2, SCENE_NOW - 0.1);
