@@ -128,15 +128,18 @@ static void test_ended_while_stuck(void **state)
         must_say(VERDICT_KIND_RANK_ABSENT, *c, name(*c), "before all ranks were ended by signal 2 (SIGINT): ", "never called it", NULL);
         assert_non_null(strstr(v.what_next, "the job is over"));
     }
-    open_stage(&stages[2]); /* the launcher was faster with some */
-    all_but(5);
-    scene_syscall(&s, 5, "read", "", 0);
-    close_stage(&stages[2]);
-    for (int r = 0; r < 8; r++)
-        scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, r < 2 ? 9 : 15, SCENE_NOW - 0.1);
-    must_say(VERDICT_KIND_RANK_ABSENT, 5, "before all ranks were ended by signal 9 (SIGKILL): ", NULL);
-    s.f.ranks[0].ended_code = 15; /* one alone: it is what happened first */
-    must_say(VERDICT_KIND_DEAD, 1, "killed by signal 9 (SIGKILL)", NULL);
+    for (int killed = 1; killed < 3; killed++) { /* the launcher was faster with the rest; one alone is what happened first */
+        open_stage(&stages[2]);
+        all_but(5);
+        scene_syscall(&s, 5, "read", "", 0);
+        close_stage(&stages[2]);
+        for (int r = 0; r < 8; r++)
+            scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, r < killed ? 9 : 15, SCENE_NOW - 0.1);
+        if (killed == 1)
+            must_say(VERDICT_KIND_DEAD, 0, "killed by signal 9 (SIGKILL)", NULL);
+        else
+            must_say(VERDICT_KIND_RANK_ABSENT, 5, "before all ranks were ended by signal 9 (SIGKILL): ", NULL);
+    }
     open_stage(&stages[2]);
     for (int r = 0; r < 8; r++)
         scene_ended(&s, r, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 2, SCENE_NOW - 0.1);
