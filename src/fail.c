@@ -294,13 +294,13 @@ static uno_err look_gone(uno_comm *c, const struct gone_rank *list, const _Atomi
             continue;
         if (!missed_twice(c, suspect, g->rank))
             return UNO_OK;
+        bool well = g->in_order && !g->moves && !left_badly(g);
         if (collective_needs(c, g, number, now) && c->regions[g->rank])
-            snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)%s", g->text,
-                     current_name(c), number, g->finished,
-                     g->in_order && !g->moves && !left_badly(g) && number - g->finished == 1 ? ONE_SHORT : "");
+            snprintf(text, sizeof text, "%s; %s #%u needs it (its last finished operation was #%u)%s", g->text, current_name(c), number,
+                     g->finished, well && number - g->finished == 1 ? ONE_SHORT : "");
         else if (collective_needs(c, g, number, now))
             snprintf(text, sizeof text, "%s; %s #%u of rank %d needs it%s", g->text, current_name(c), number, c->rank,
-                     g->in_order && !g->moves && !left_badly(g) && made_the_one_before(c, number) ? ONE_SHORT : "");
+                     well && made_the_one_before(c, number) ? ONE_SHORT : "");
         else
             snprintf(text, sizeof text, "%s; a send or receive of rank %d needs it", g->text, c->rank);
         return comm_fail(c, g->moves ? UNO_ERR_ABORTED : UNO_ERR_PEER_DEAD, g->rank, true, text);

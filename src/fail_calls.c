@@ -133,20 +133,13 @@ static const char *call_text(const struct ledger_event *e, char *buf, size_t buf
     return buf;
 }
 
-/* Is it the same call as the one before it? */
-static bool repeats(const struct verdict_event *history, uint32_t n, const struct ledger_event *e)
-{
-    const struct verdict_event *before = n ? &history[n - 1] : NULL;
-    return before && before->coll == e->coll && before->type == e->type && before->op == e->op && before->root == e->root && before->count == e->count;
-}
-
 /* Has one of the two skipped an operation, or made one more? Adds it to `text`. */
 static void add_shift(const uno_comm *c, int peer, const struct ledger_event *own, const struct ledger_event *theirs, char *text, size_t text_bytes)
 {
     struct verdict_event *history = mem_array(HISTORY, sizeof *history), mine = call_of(own), others = call_of(theirs);
     uint32_t number = own->number, n = history ? calls_before(c, number, history) : 0;
     int shift = history ? verdict_skipped(history, n, &mine, &others) : 0;
-    bool again = shift && repeats(history, n, shift > 0 ? own : theirs);
+    bool again = shift && verdict_same_call(&history[n - 1], shift > 0 ? &mine : &others);
     free(history);
     if (shift == 0)
         return;

@@ -165,12 +165,13 @@ static bool ends_in_exception()
 
 Backend::~Backend()
 {
-    bool ours = getpid() == pid_ && !ends_in_exception(); // what has failed ends with its process, which says how
-    if (getpid() == pid_ && in_signal_handler()) {
+    bool ours = getpid() == pid_;
+    if (ours && in_signal_handler()) {
         queue_->refuse();
         (void)uno_comm_abort(comm_);
     }
-    if (!ours || in_signal_handler()) { // its locks may be held by threads that are not here, or wait for this one
+    // Its locks may be held by threads that are not here, or wait for this one; what has failed ends with its process, which says how.
+    if (!ours || in_signal_handler() || ends_in_exception()) {
         new std::shared_ptr<Queue>(queue_);
         scratch_in_.forget();
         scratch_out_.forget();

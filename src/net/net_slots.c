@@ -127,8 +127,12 @@ static void forget_if_gone(struct peer_segment *s, const struct net_segment_ref 
     s->base = NULL;
 }
 
-static void forget_gone(struct peer_map *m, struct net_region *r)
+static void forget_gone(struct net_comm *c, int peer)
 {
+    struct peer_map *m = &c->maps[peer];
+    struct net_region *r = c->peers[peer].region;
+    if (m->cap == 0)
+        return; /* nothing of it was mapped */
     uint32_t gone = atomic_load_explicit(&r->segments_gone, memory_order_acquire); /* pairs with the release in net_comm_begin */
     for (size_t i = 0; gone != m->gone && i < m->cap; i++)
         forget_if_gone(&m->segments[i], &region_segments(r)[i]);
@@ -154,15 +158,12 @@ void net_comm_begin(struct net_comm *c)
 {
     lent_look(c);
     for (int r = 0; r < c->opt.size; r++)
-        if (c->maps[r].cap)
-            forget_gone(&c->maps[r], c->peers[r].region);
+        forget_gone(c, r);
 }
 
 void net_forget_freed(struct net_end *e)
 {
-    struct net_comm *c = e->comm;
-    if (c->maps[e->peer].cap)
-        forget_gone(&c->maps[e->peer], c->peers[e->peer].region);
+    forget_gone(e->comm, e->peer);
 }
 
 uno_err peer_segment(struct net_comm *c, int peer, uint32_t index, char **base, uint64_t *bytes)

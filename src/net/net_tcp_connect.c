@@ -329,13 +329,18 @@ static void give_up(struct net_link *l, uint64_t now)
     link_down(l, l->was_up && l->ended_by_fin && !answers ? NET_DOWN_ENDED : NET_DOWN_LOST, text);
 }
 
-/* It never was up, and nobody listens there on any lane. */
-bool link_unheard(const struct net_link *l)
+/* Does nobody listen there, on any lane? */
+static bool all_refused(const struct net_link *l)
 {
-    bool refused = l->nlanes > 0 && !l->was_up;
+    bool refused = l->nlanes > 0;
     for (int i = 0; i < l->nlanes; i++)
         refused &= l->lanes[i].why == TCP_WHY_REFUSED;
     return refused;
+}
+
+bool link_unheard(const struct net_link *l)
+{
+    return !l->was_up && all_refused(l);
 }
 
 /* No path: has every lane failed for good? A peer whose kernel answers but not its process may be stopped: that is waited for.
@@ -343,14 +348,13 @@ bool link_unheard(const struct net_link *l)
  * refuses, too. */
 static bool hopeless(const struct net_link *l, uint64_t now)
 {
-    bool refused = l->was_up ? l->ended_by_fin : now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
+    bool ended = l->was_up ? l->ended_by_fin : now - l->first_try_ns > REFUSED_NS, failed = l->nlanes > 0;
     uint64_t patience = l->was_up ? l->proc->patience_ns : FIRST_GIVE_UP_NS;
     for (int i = 0; i < l->nlanes; i++) {
         const struct tcp_lane *n = &l->lanes[i];
-        refused &= n->why == TCP_WHY_REFUSED;
         failed &= n->why != TCP_WHY_NONE && n->why != TCP_WHY_SILENT;
     }
-    return l->nlanes && (refused || (failed && now - l->first_try_ns > patience));
+    return (ended && all_refused(l)) || (failed && now - l->first_try_ns > patience);
 }
 
 static bool link_tick(struct net_link *l, uint64_t now)

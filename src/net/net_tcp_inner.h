@@ -372,7 +372,7 @@ void path_slice_drop(struct tcp_path *path);     /* forget the slice in hand: it
 
 /* net_tcp_connect.c */
 uno_err connect_listen(struct net_proc *p);
-bool link_unheard(const struct net_link *l);
+bool link_unheard(const struct net_link *l);     /* it never was up, and nobody listens there */
 void link_want(struct net_link *l);              /* first use, or a path was lost: open what is missing */
 void link_lanes(struct net_link *l);             /* from the address book */
 bool connect_step(struct net_proc *p);           /* accept and shake hands */

@@ -339,6 +339,8 @@ const char *verdict_kind_name(enum verdict_kind kind);
 /* Two ranks made different calls a and b after the same history[n], oldest first. Programs are loops: 1 when b's call is what comes next and
  * a's what comes after that, so that a has skipped one (or repeated the one before); -1 when b has; 0 when the calls do not tell. */
 int verdict_skipped(const struct verdict_event *history, uint32_t n, const struct verdict_event *a, const struct verdict_event *b);
+/* The same call at the same place in the program, as far as one can see. */
+bool verdict_same_call(const struct verdict_event *a, const struct verdict_event *b);
 /* The whole verdict for people: headline, evidence, what to do; several lines. Returns what snprintf would. */
 int verdict_print(const struct verdict *v, char *buf, size_t buf_bytes);
 

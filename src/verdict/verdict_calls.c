@@ -126,7 +126,7 @@ static bool sites_differ(const struct verdict_event *a, const struct verdict_eve
 }
 
 /* The same place in the program, as far as one can see. */
-static bool same_call(const struct verdict_event *a, const struct verdict_event *b)
+bool verdict_same_call(const struct verdict_event *a, const struct verdict_event *b)
 {
     return !calls_differ(a, b) && !sites_differ(a, b);
 }
@@ -156,7 +156,7 @@ static int agree(const struct verdict_comm *a, const struct verdict_comm *b, uin
         const struct verdict_event *x = call_at(a, k, &made_a), *y = call_at(b, k + (uint32_t)by, &made_b);
         if (!x || !y)
             continue;
-        if (!same_call(x, y))
+        if (!verdict_same_call(x, y))
             return -1;
         hits++;
     }
@@ -168,9 +168,9 @@ static int followed(const struct verdict_event *history, uint32_t n, const struc
 {
     int hits = 0;
     for (uint32_t i = 0; i + 1 < n; i++) {
-        if (!same_call(&history[i], skipped))
+        if (!verdict_same_call(&history[i], skipped))
             continue;
-        if (!same_call(&history[i + 1], next))
+        if (!verdict_same_call(&history[i + 1], next))
             return -1;
         hits++;
     }
@@ -183,7 +183,7 @@ static uint32_t period_of(const struct verdict_event *history, uint32_t n)
     uint32_t period = 0, longest = 0;
     for (uint32_t t = 1; t <= n / 2; t++) {
         uint32_t run = 0;
-        while (run + t < n && same_call(&history[n - 1 - run], &history[n - 1 - run - t]))
+        while (run + t < n && verdict_same_call(&history[n - 1 - run], &history[n - 1 - run - t]))
             run++;
         if (run >= t && run > longest) {
             longest = run;
@@ -204,9 +204,9 @@ int verdict_skipped(const struct verdict_event *history, uint32_t n, const struc
     uint32_t period = period_of(history, n);
     if (period > 1) {
         const struct verdict_event *next = &history[n - period], *after = next + 1;
-        if (same_call(b, next) && same_call(a, after))
+        if (verdict_same_call(b, next) && verdict_same_call(a, after))
             return 1;
-        if (same_call(a, next) && same_call(b, after))
+        if (verdict_same_call(a, next) && verdict_same_call(b, after))
             return -1;
     }
     int by_a = comes_next(history, n, b) ? followed(history, n, b, a) : 0, by_b = comes_next(history, n, a) ? followed(history, n, a, b) : 0;

@@ -206,14 +206,16 @@ static void find_dead(struct judge *j)
     int32_t *list = rank_list(j);
     bool *done = mem_array((size_t)j->size, sizeof *done);
     j->no_memory = j->no_memory || !done;
+    for (int r = 0; done && r < j->size; r++)
+        done[r] = !ended_badly(&j->f->ranks[r], over) || ended_after(j, &j->f->ranks[r], over);
     for (int r = 0; list && done && r < j->size; r++) {
         const struct verdict_rank *d = &j->f->ranks[r];
-        if (!ended_badly(d, over) || done[r] || ended_after(j, d, over))
+        if (done[r])
             continue;
         int n = 0;
         for (int k = r; k < j->size; k++) {
             const struct verdict_rank *e = &j->f->ranks[k];
-            if (!ended_badly(e, over) || done[k] || ended_after(j, e, over) || !same_end(j, d, e) || failed_before(d) != failed_before(e))
+            if (done[k] || !same_end(j, d, e) || failed_before(d) != failed_before(e))
                 continue;
             done[k] = true;
             list[n++] = k;

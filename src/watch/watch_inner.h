@@ -215,7 +215,7 @@ void peers_hub_changed(struct watch *w);        /* we are the hub now: say what 
 /* watch_hosts.c: who is a host's hub, and which hosts are heard. */
 uno_err hosts_new(struct watch *w);
 void hosts_free(struct watch *w);
-void hosts_leave(struct watch *w, uint64_t now); /* the steward's thread ends */
+void hosts_leave(struct watch *w, uint64_t now); /* before the process leaves */
 void hosts_begin(struct watch *w);
 void hosts_late(struct watch *w, uint64_t late_ns, uint64_t now); /* we did not run for so long: silence was ours */
 void hosts_timers(struct watch *w, uint64_t now);
