@@ -239,6 +239,18 @@ def join(run, implementations, counts):
         run.say("joining, %d ranks: done" % ranks)
 
 
+def busy_share(seconds=2.0):
+    """Of the processors' time, what others used during some seconds in which this program sleeps."""
+    def ticks():
+        with open("/proc/stat") as f:
+            fields = [int(x) for x in f.readline().split()[1:9]]
+        return sum(fields), fields[3] + fields[4]
+    before = ticks()
+    time.sleep(seconds)
+    total, idle = (b - a for a, b in zip(before, ticks()))
+    return 1 - idle / max(1, total)
+
+
 def machine():
     model = "unknown processor"
     with open("/proc/cpuinfo") as f:
@@ -247,7 +259,7 @@ def machine():
                 model = text.split(":", 1)[1].strip()
     return {"what": "machine", "processor": model, "processors": len(os.sched_getaffinity(0)), "kernel": ".".join(platform.release().split(".")[:2]),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1), "date": time.strftime("%Y-%m-%d"),
-            "load": os.getloadavg()[0]}
+            "busy": busy_share()}
 
 
 def main():

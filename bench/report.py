@@ -13,6 +13,7 @@ import sys
 
 import checks
 import plots
+import reasons
 from cells import COLLS, Cell, time_words, words
 from statistics_of import interval, ratio
 
@@ -103,16 +104,17 @@ def titles(data):
 
 def head(data):
     m = data.last("machine")
+    most_busy = max(r["busy"] for r in data.rows if r["what"] == "machine")
     yield "# Results\n"
     yield "Made by `bench/bench.py` (see there); `results.csv` beside this page has every median and interval, and the raw data stay in the build folder.\n"
-    yield ("%s, %d processors, %.0f GB, kernel %s, %s; load when it began: %.1f. %d rounds, in each of which every implementation is measured "
+    yield ("%s, %d processors, %.0f GB, kernel %s, %s; busy with other work when it began: %.1f %%. %d rounds, in each of which every implementation is measured "
            "once in every cell, in turn. A time is the median over rounds of a round's median of 3 batches (slowest rank; calls back to back, "
            "same buffers); in brackets the bootstrap 95 %% interval. Ratios are ratios of medians with the bootstrap 95 %% interval. "
            "Results were checked in the first round: %d wrong elements.\n" %
-           (m["processor"], m["processors"], m["memory_gb"], m["kernel"], m["date"], m["load"], data.rounds, data.wrong))
-    if m["load"] > 0.5 or data.rounds < 7:
+           (m["processor"], m["processors"], m["memory_gb"], m["kernel"], m["date"], most_busy * 100, data.rounds, data.wrong))
+    if most_busy > 0.1 or data.rounds < 7:
         yield "**Not a measurement to quote:** %s.\n" % " and ".join(
-            (["the machine was busy (load %.1f)" % m["load"]] if m["load"] > 0.5 else []) +
+            (["the machine was busy (%.0f %%)" % (most_busy * 100)] if most_busy > 0.1 else []) +
             (["%d rounds are too few" % data.rounds] if data.rounds < 7 else []))
 
 
@@ -228,9 +230,17 @@ def resident(data):
 def aims(data):
     yield "## Aims\n"
     yield "| aim | limit | measured | |\n|---|---|---|---|"
-    for c in checks.all_checks(data):
+    found = list(checks.all_checks(data))
+    for c in found:
         yield "| %s | %s | %s | %s |" % (c.aim, c.limit, c.figure, {True: "reached", False: "**not reached**", None: "not measured"}[c.reached])
     yield ""
+    missed = [c for c in found if c.reached is False]
+    if missed:
+        yield "Why not:\n"
+    for c in missed:
+        yield "- %s: %s" % (c.aim, reasons.of(c.aim) or "not known yet")
+    if missed:
+        yield ""
 
 
 def write_csv(data, path):
