@@ -63,9 +63,10 @@ static const char *percent(char *buf, size_t buf_bytes, bool known, double share
     return buf;
 }
 
-static void print_row(FILE *f, const struct top_row *row, bool hosts, int columns)
+/* What it does, on a line of its own where the terminal is too narrow. Returns how many lines a row takes; f NULL: only that. */
+static int print_row(FILE *f, const struct top_row *row, bool hosts, int columns)
 {
-    char text[512], host[12] = "", rate[40] = "-", ops[24] = "-", msgs[24] = "-", cpu[16], limit[16], wait[16], late[16];
+    char text[512], more[512] = "", host[12] = "", rate[40] = "-", ops[24] = "-", msgs[24] = "-", cpu[16], limit[16], wait[16], late[16];
     if (hosts)
         snprintf(host, sizeof host, "%-8.8s ", row->host);
     percent(cpu, sizeof cpu, row->cpu >= 0, row->cpu);
@@ -78,10 +79,29 @@ static void print_row(FILE *f, const struct top_row *row, bool hosts, int column
     if (!row->comm)
         snprintf(text, sizeof text, "  %4d %s%7d %-6s %4s -", row->rank, host, row->pid, row->state, cpu);
     else
-        snprintf(text, sizeof text, "%c %4d %s%7d %-6s %4s %-8.8s %7s %7s %11s %5s %4s %4s %s", row->slow ? '*' : ' ', row->rank, host,
+        snprintf(text, sizeof text, "%c %4d %s%7d %-6s %4s %-8.8s %7s %7s %11s %5s %4s %4s ", row->slow ? '*' : ' ', row->rank, host,
                  row->pid, row->state, cpu, row->comm_name, ops, msgs, rate, percent(limit, sizeof limit, row->measured && row->limit >= 0, row->limit),
-                 percent(wait, sizeof wait, row->measured, row->wait), percent(late, sizeof late, row->measured, row->late), row->doing);
-    line(f, columns, row->slow ? OUT_YELLOW : OUT_PLAIN, text);
+                 percent(wait, sizeof wait, row->measured, row->wait), percent(late, sizeof late, row->measured, row->late));
+    size_t len = strlen(text);
+    bool narrow = row->comm && columns && len + strlen(row->doing) > (size_t)columns;
+    if (narrow)
+        snprintf(more, sizeof more, "       %s", row->doing);
+    else if (row->comm)
+        snprintf(text + len, sizeof text - len, "%s", row->doing);
+    if (f)
+        line(f, columns, row->slow ? OUT_YELLOW : OUT_PLAIN, text);
+    if (f && narrow)
+        line(f, columns, row->slow ? OUT_YELLOW : OUT_PLAIN, more);
+    return 1 + narrow;
+}
+
+/* So many rows fit into that many lines. */
+static int rows_that_fit(const struct top_row *rows, int n, bool hosts, int lines, int columns)
+{
+    int shown = 0;
+    for (int used = 0; shown < n && (used += print_row(NULL, &rows[shown], hosts, columns)) <= lines; shown++)
+        ;
+    return shown;
 }
 
 /* Of how many ranks is this? */
@@ -119,7 +139,9 @@ void top_print(FILE *f, const struct job_found *found, const struct top_row *row
     bool hosts = found->others_bytes != 0; /* where there is only one, its name would be no news */
     print_head(f, found, seconds, columns);
     lines -= print_missing(f, found, columns);
-    int shown = columns && n > lines - 3 ? (lines > 3 ? lines - 3 : 0) : n;
+    int shown = columns ? rows_that_fit(rows, n, hosts, lines - 2, columns) : n;
+    if (shown < n)
+        shown = rows_that_fit(rows, n, hosts, lines - 3, columns);
     snprintf(text, sizeof text, "* RANK %s    PID STATE   CPU COMM       OPS/S  MSGS/S     BYTES/S LIMIT WAIT LATE DOING             (* slow)",
              hosts ? "HOST     " : "");
     line(f, columns, OUT_DIM, text);

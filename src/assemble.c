@@ -81,7 +81,7 @@ static uno_err add_shrink(uno_comm *c)
 
 uno_err comm_assemble(uno_comm *c)
 {
-    bool tcp = false;
+    bool tcp = false, near = false;
     for (int r = 0; r < c->size; r++) {
         struct net_peer *p = &c->peers[r];
         p->host = c->host_of[r];
@@ -92,6 +92,7 @@ uno_err comm_assemble(uno_comm *c)
         bool same_process = c->regions[r] && c->region_refs[r].pid == getpid();
         p->carrier = r == c->rank ? NET_SELF : same_process ? NET_THREAD : c->regions[r] ? NET_SHM : NET_TCP;
         tcp = tcp || p->carrier == NET_TCP;
+        near = near || p->carrier == NET_SHM || p->carrier == NET_THREAD;
     }
     struct net_comm_options opt = {.id = c->id, .rank = c->rank, .size = c->size, .peers = c->peers, .region = c->region,
                                    .lend = c->cfg.lend, .first = first_number()};
@@ -107,6 +108,7 @@ uno_err comm_assemble(uno_comm *c)
     c->env.region = c->region;
     c->env.regions = c->regions;
     c->env.proc = tcp ? c->job->net : NULL;
+    c->env.far = c->env.proc && !near;
     c->env.look = engine_look;
     c->env.look_arg = c;
     c->env.ring_limit = first_number() + NET_RING_ENTRIES;

@@ -375,6 +375,26 @@ static inline __attribute__((always_inline)) void stream_request(struct p2p_requ
     atomic_init(&r->waited, waited);
 }
 
+/* In a group nothing happens yet, so nobody is counted in: the group holds the call as it holds the communicator. */
+static NOINLINE uno_err note_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
+                                 struct group_call *room, const void *site)
+{
+    uno_err err = comm_usable(comm);
+    if (err == UNO_OK)
+        err = check_p2p(call, comm, buf, count, type, peer, false);
+    if (err != UNO_OK) {
+        comm_keep_error(comm);
+        return err;
+    }
+    site = call_site_of(comm, site);
+    stream_request(&room->p2p, send, buf, count, type, peer, true, site);
+    op_init(&room->op, comm, (struct request){0}, NULL, NULL, NULL, site);
+    room->op.p2p = &room->p2p;
+    room->op.group_owns_p2p = true;
+    group_note(&room->op);
+    return UNO_OK;
+}
+
 /* In a group, on a stream, or behind others. */
 static NOINLINE uno_err queue_p2p(bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm, uno_stream *stream,
                                   const void *site)
@@ -392,6 +412,12 @@ static inline __attribute__((always_inline)) uno_err stream_p2p(const char *call
                                                                 int peer, uno_comm *comm, uno_stream *stream, const void *site)
 {
     bool alone = call_alone(comm, stream);
+    if (!alone && !stream && group_open()) {
+        TRY(comm_check(comm));
+        struct group_call *room = group_room();
+        if (room)
+            return note_p2p(call, send, buf, count, type, peer, comm, room, site);
+    }
     if (!alone)
         TRY(comm_enter(comm));
     uno_err err = check_p2p(call, comm, buf, count, type, peer, false);

@@ -44,6 +44,7 @@ struct job {
     /* The newest aborts of communicators that this process has not made yet, or has no more; under lock. */
     struct early_abort { uint64_t comm_id; uno_err code; int rank; char text[512]; } early[8];
     unsigned nearly;
+    _Atomic uint64_t said_gone;   /* the rank whose end was printed last as a first cause, + 1; relaxed */
     struct job *next;             /* all jobs of the process */
 };
 
@@ -90,7 +91,7 @@ struct op {
     uno_err err;
     const struct cached *cached;  /* the request is the last one of the communicator; NULL: to be looked up */
     bool walks;                   /* came in alone: its caller holds the walk lock from call_alone to call_leave */
-    bool heap;                    /* freed when done */
+    bool heap;                    /* freed when done; else on a stack, or in a thread's room for groups */
     bool group_owns_p2p;          /* p2p is this call's own: uno_send, uno_recv; copied with it */
     bool group_waits;             /* a group is waiting for it: the group frees it */
     size_t *arrays;               /* copies of the v forms' counts and displacements */
@@ -189,7 +190,8 @@ struct uno_comm {
     struct stall {                /* see stall_look */
         uint64_t marker, since_ns;    /* nothing has moved since then */
         uint64_t look_ns, say_ns;     /* not before */
-        bool waits, said;
+        bool waits, said, hurried;
+        _Atomic uint64_t until_ns;    /* a thread waits for a request, or for all, so long; a hint; 0 = none; relaxed */
     } stall;
     uint64_t small_operations, tiled_operations;
 
@@ -287,6 +289,7 @@ uno_err comm_cause(uno_comm *comm);
 uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
+void fail_look_back(uno_comm *comm);  /* who ends: did all ranks of this host whose calls went as far make the same ones? Fails comm if not */
 /* fail_calls.c. One sentence from two events of one number with different signatures: own and that of rank `peer`. */
 /* told: what a peer on another host said beside its events; NULL where its region can be read. */
 struct fail_told {
@@ -329,6 +332,7 @@ void comm_rank_name(const uno_comm *comm, int rank, char *buf, size_t buf_bytes)
 /* Is the handle usable for calls now? Counts the call in; comm_leave counts it out and keeps the sentence on error. */
 uno_err comm_enter(uno_comm *comm);
 uno_err comm_enter_failed(uno_comm *comm);   /* also when it has failed */
+uno_err comm_usable(uno_comm *comm);         /* the same of one that comm_check has passed, without counting */
 uno_err comm_leave(uno_comm *comm, uno_err err);
 
 /* ---- note.c: what the ledger says beside its events ---------------------------------------------------------------------- */
@@ -344,7 +348,7 @@ void note_not_ready(uno_comm *comm, struct op *head); /* issue lock held, its st
 void note_board(struct job *job, const struct config *cfg); /* make the job's board; without one the job works, and it is said */
 
 /* ---- stall.c: what is going on? --------------------------------------------------------------------------------------------- */
-void stall_look(uno_comm *comm, uint64_t now);       /* walk lock held, something waits: has anything moved? */
+void stall_look(uno_comm *comm, uint64_t now, uint64_t deadline_ns); /* walk lock held, something waits: has anything moved? deadline_ns: c->current's */
 void stall_over(uno_comm *comm, bool well);          /* walk lock held, stall.said: the wait has ended */
 void stall_verdict(uno_comm *comm, const char *text);/* any thread; NULL: things go on */
 bool stall_reason(uno_comm *comm, char *buf, size_t buf_bytes); /* walk lock held: the verdict on the wait that goes on now */
@@ -480,6 +484,8 @@ void ops_free(uno_comm *comm);
 
 /* ---- group.c ---------------------------------------------------------------------------------------------------------- */
 void group_note(struct op *op);          /* takes op over */
+struct group_call { struct op op; struct p2p_request p2p; };
+struct group_call *group_room(void);     /* for a send or receive that the end of the open group waits for, as it is; NULL: take memory */
 bool group_holds(const uno_comm *comm);  /* are calls of this communicator noted in the open group? */
 struct group_join { uno_comm **comm; int nranks, rank; uno_id id; uno_config config; };
 uno_err group_note_join(const struct group_join *join);

@@ -14,7 +14,8 @@ void op_free(struct op *op)
 {
     free(op->arrays);
     free(op->text);
-    free(op);
+    if (op->heap)
+        free(op);
 }
 
 static void finish(struct op *op, uno_err err)
@@ -417,10 +418,16 @@ uno_err engine_copy_call(const struct op *call, struct op **copy)
 /* Polls before anything else is looked at: a short operation ends within them. */
 #define SOON_POLLS 64
 #define SOON_CROWDED 2
+#define SOON_FAR 1
+
+static inline int soon_polls(const uno_comm *c)
+{
+    return c->env.far ? SOON_FAR : c->env.crowded ? SOON_CROWDED : SOON_POLLS;
+}
 
 static inline void walk_soon(uno_comm *c)
 {
-    uno_err err = exec_poll_soon(c->run, c->env.crowded ? SOON_CROWDED : SOON_POLLS);
+    uno_err err = exec_poll_soon(c->run, soon_polls(c));
     if (err == UNO_ERR_IN_PROGRESS)
         return;
     exec_wait_count(&c->env, EXEC_SPUN);
@@ -474,7 +481,7 @@ uno_err engine_again(uno_comm *c, const void *send, void *recv, const void *call
     c->current = op;
     c->event = NULL;
     (void)begin_found(c, op, op->cached, true);
-    uno_err err = p2p_busy(c->p2p) ? UNO_ERR_IN_PROGRESS : exec_poll_small(c->run, c->env.crowded ? SOON_CROWDED : SOON_POLLS);
+    uno_err err = p2p_busy(c->p2p) ? UNO_ERR_IN_PROGRESS : exec_poll_small(c->run, soon_polls(c));
     if (__builtin_expect(err == UNO_OK, 1)) { /* nobody else knows of this op */
         exec_wait_count(&c->env, EXEC_SPUN);
         c->current = NULL;
@@ -516,7 +523,7 @@ uno_err engine_p2p(uno_comm *c, struct p2p_request *r)
         net_enter(c->env.proc);
     p2p_issue(c->p2p, r);
     uno_err err = UNO_OK;
-    if (__builtin_expect(p2p_poll_soon(c->p2p, r, c->env.crowded ? SOON_CROWDED : SOON_POLLS) && r->err == UNO_OK, 1))
+    if (__builtin_expect(p2p_poll_soon(c->p2p, r, soon_polls(c)) && r->err == UNO_OK, 1))
         exec_wait_count(&c->env, EXEC_SPUN);
     else
         err = p2p_wait(c, r); /* of an error, too, others may have to hear */
@@ -551,7 +558,7 @@ bool engine_group_p2p(struct op *first)
         p2p_issue(c->p2p, op->p2p);
     }
     bool pending = true;
-    for (int polls = c->env.crowded ? SOON_CROWDED : SOON_POLLS; pending && polls > 0; polls--) {
+    for (int polls = soon_polls(c); pending && polls > 0; polls--) {
         pending = false;
         for (struct op *op = first; op; op = op->next_in_group)
             pending |= !p2p_poll_soon(c->p2p, op->p2p, 1);

@@ -50,17 +50,21 @@ uno_err engine_drain(uno_comm *c)
     c->draining = true;
     walk_leave(c);
     double timeout_s = comm_timeout_s(c); /* it may be another one when this one has passed */
-    if (engine_wait_alone(c, drained, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
+    uint64_t deadline_ns = comm_deadline_ns(c, clock_ns());
+    atomic_store_explicit(&c->stall.until_ns, deadline_ns, memory_order_relaxed);
+    if (engine_wait_alone(c, drained, deadline_ns) != UNO_OK) {
         char text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         bool known = stall_reason(c, why, sizeof why);
         snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)%s%s",
                  c->rank, timeout_s, known ? ": " : "", known ? why : "");
         (void)comm_fail(c, UNO_ERR_TIMEOUT, c->rank, true, text);
     }
-    if (comm_cause(c) != UNO_OK)
+    if (comm_cause(c) != UNO_OK) {
         engine_fail_all(c);
-    else
+    } else {
         (void)engine_wait_alone(c, engine_seen, clock_after(SEEN_S));
+        fail_look_back(c);
+    }
     return comm_cause(c);
 }
 
@@ -89,7 +93,7 @@ static uno_err look_elsewhere(void *arg, uint32_t number, uint64_t deadline_ns)
 /* Several regions cannot be slept on at once: spin, then yield. Looking needs the walk lock and is the caller's. */
 static void pause_group(uno_comm *c, struct exec_wait *wait)
 {
-    struct exec_env env = {.crowded = c->env.crowded, .proc = c->env.proc, .look = look_elsewhere};
+    struct exec_env env = {.crowded = c->env.crowded, .far = c->env.far, .proc = c->env.proc, .look = look_elsewhere};
     (void)exec_pause(&env, wait, 0, UINT64_MAX, false);
 }
 

@@ -35,17 +35,51 @@ uno_err comm_adopt(uno_comm *c)
     return comm_cause(c);
 }
 
-/* Leave the first cause where a rank of this host finds it while it waits. false: another one stands there. */
-static bool mark_region(struct net_region *r, uno_err code, int rank, const char *text)
+static int lowest_here(const uno_comm *c)
 {
+    int lowest = 0;
+    while (!c->regions[lowest])
+        lowest++;
+    return lowest;
+}
+
+/* An end is the first cause of every communicator that the rank was in: it is printed once. What the program does on purpose is for it to say. */
+static void print_cause(uno_comm *c, uno_err code, int culprit, const char *text)
+{
+    bool meant = code == UNO_ERR_ABORTED || code == UNO_ERR_EXCLUDED;
+    bool ends = (code == UNO_ERR_PEER_DEAD || code == UNO_ERR_UNREACHABLE) && culprit >= 0 && culprit < c->size;
+    uint64_t gone = ends ? (uint64_t)c->job_rank[culprit] + 1 : 0;
+    if (!ends || atomic_exchange_explicit(&c->job->said_gone, gone, memory_order_relaxed) != gone)
+        LOG(meant ? LOG_INFO : LOG_WARN, LOG_COLL, "%s", text);
+}
+
+/* Leave the first cause where a rank of this host finds it while it waits. Who marks the lowest rank of a host prints it. false: another
+ * one stands there. */
+static bool mark_region(uno_comm *c, int where, uno_err code, int culprit, const char *text)
+{
+    struct net_region *r = c->regions[where];
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&r->abort_code, &none, (uint32_t)code))
         return false;
-    r->abort_rank = rank;
+    r->abort_rank = culprit;
+    r->abort_by = c->rank;
     r->abort_ns = clock_ns();
     snprintf(r->abort_text, sizeof r->abort_text, "%.511s", text);
     atomic_store_explicit(&r->abort_ready, 1, memory_order_release); /* pairs with the acquire in read_mark */
+    if (where == lowest_here(c))
+        print_cause(c, code, culprit, text);
     return true;
+}
+
+/* Logs that are files of their own would not have what another process prints. */
+static void print_apart(uno_comm *c, uno_err code, int culprit, const char *text)
+{
+    const struct net_region *r = c->regions[lowest_here(c)];
+    if (atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0) /* pairs with the release in mark_region */
+        return;
+    int by = r->abort_by;
+    if (by >= 0 && by < c->size && by != c->rank && watch_prints_too(c->job->members, c->job_rank[c->rank], c->job_rank[by]))
+        print_cause(c, code, culprit, text);
 }
 
 /* What another rank marked. false: nothing, or not completely (it may have died while writing). */
@@ -71,7 +105,7 @@ void comm_tell_host(uno_comm *c, uno_err code, int culprit, const char *text)
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank || !c->regions[r])
             continue;
-        (void)mark_region(c->regions[r], code, culprit, text);
+        (void)mark_region(c, r, code, culprit, text);
         wake_region(c->regions[r]); /* also where settle has marked it */
     }
 }
@@ -94,7 +128,7 @@ void comm_tell_excluded(uno_comm *c, bool (*excluded)(const uno_comm *c, int ran
             continue;
         snprintf(text, sizeof text, "the other ranks went on without rank %d (uno_comm_shrink)", r);
         if (c->regions[r]) {
-            (void)mark_region(c->regions[r], UNO_ERR_EXCLUDED, r, text);
+            (void)mark_region(c, r, UNO_ERR_EXCLUDED, r, text);
             wake_region(c->regions[r]);
         } else if (elsewhere && c->job->watch) {
             watch_abort(c->job->watch, c->id, UNO_ERR_EXCLUDED, r, text, &c->job_rank[r], 1);
@@ -105,10 +139,8 @@ void comm_tell_excluded(uno_comm *c, bool (*excluded)(const uno_comm *c, int ran
 /* Ranks of a host that fail at the same moment settle on one cause: whoever marks the lowest rank's region first. */
 static void settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t text_bytes)
 {
-    int lowest = 0;
-    while (!c->regions[lowest])
-        lowest++;
-    if (mark_region(c->regions[lowest], *code, *culprit, text))
+    int lowest = lowest_here(c);
+    if (mark_region(c, lowest, *code, *culprit, text))
         return;
     uint64_t patience = clock_ns() + SETTLE_NS;
     while (!read_mark(c->regions[lowest], code, culprit, text, text_bytes) && clock_ns() < patience)
@@ -130,9 +162,10 @@ uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const cha
     }
     pthread_mutex_unlock(&c->fail_lock);
     if (first) {
-        (void)mark_region(c->region, code, culprit, text);
+        (void)mark_region(c, c->rank, code, culprit, text);
         if (spread)
             tell_others(c, code, culprit, text);
+        print_apart(c, code, culprit, text);
         wake_region(c->region);
     }
     return comm_cause(c);
@@ -362,6 +395,17 @@ void fail_explain_mismatch(uno_comm *c)
     err_set(UNO_ERR_MISMATCH, "%s", text);
 }
 
+void fail_look_back(uno_comm *c)
+{
+    for (int r = 0; r < c->size && c->number; r++)
+        if (r != c->rank && c->regions[r] && mismatch_with(c, r, c->number) != UNO_OK) {
+            char text[ERR_TEXT_BYTES];
+            snprintf(text, sizeof text, "%s", err_text());
+            (void)comm_fail(c, UNO_ERR_MISMATCH, r, true, text);
+            return;
+        }
+}
+
 /* Its event has our number: the call must be ours. It has said goodbye before it came so far: it never will. */
 static uno_err look_at_peer(uno_comm *c, int peer, uint32_t number)
 {
@@ -494,7 +538,7 @@ uno_err engine_look(void *arg, uint32_t number, uint64_t deadline_ns)
     }
     uint64_t now = clock_ns();
     note_wait(c, now);
-    stall_look(c, now);
+    stall_look(c, now, deadline_ns);
     if (c->current) {
         TRY(look_ledgers(c, number, now));
         if (c->env.proc)
@@ -517,15 +561,28 @@ uno_err comm_check(const uno_comm *c)
     return UNO_OK;
 }
 
+static uno_err not_finalized(const uno_comm *c)
+{
+    if (!atomic_load(&c->finalized))
+        return UNO_OK;
+    return err_set(UNO_ERR_USAGE, "rank %d: this communicator was finalized; what is legal now is uno_comm_destroy, uno_last_error and the queries of "
+                   "rank, size and errors", c->rank);
+}
+
+uno_err comm_usable(uno_comm *c)
+{
+    TRY(interrupt_check());
+    TRY(not_finalized(c));
+    return comm_adopt(c);
+}
+
 uno_err comm_enter_failed(uno_comm *c)
 {
     TRY(comm_check(c));
     TRY(interrupt_check());
     atomic_fetch_add(&c->active, 1); /* sequentially consistent, as the other side: finalized is set before active is read */
-    if (atomic_load(&c->finalized))
-        return comm_leave(c, err_set(UNO_ERR_USAGE, "rank %d: this communicator was finalized; what is legal now is uno_comm_destroy, "
-                                     "uno_last_error and the queries of rank, size and errors", c->rank));
-    return UNO_OK;
+    uno_err err = not_finalized(c);
+    return err == UNO_OK ? UNO_OK : comm_leave(c, err);
 }
 
 uno_err comm_enter(uno_comm *c)

@@ -10,8 +10,12 @@
 
 struct join_note { struct group_join join; bool config_given; char name[64]; uno_err err; char text[ERR_TEXT_BYTES]; struct join_note *next; pthread_t thread; bool started; };
 
+/* Most groups are a few sends and receives: these need no block of memory each. */
+static _Thread_local struct group_call room[8];
+
 static _Thread_local struct {
     int depth;
+    unsigned used; /* of room */
     struct op *first, **last;
     struct join_note *joins, **last_join;
 } group;
@@ -29,10 +33,16 @@ uno_err uno_group_start(void)
         atomic_fetch_add_explicit(&groups_open, 1, memory_order_relaxed);
         group.first = NULL;
         group.last = &group.first;
+        group.used = 0;
         group.joins = NULL;
         group.last_join = &group.joins;
     }
     return UNO_OK;
+}
+
+struct group_call *group_room(void)
+{
+    return group.used < ARRAY_LEN(room) ? &room[group.used++] : NULL;
 }
 
 void group_note(struct op *op)

@@ -88,6 +88,16 @@ static void say_goodbye(uno_comm *c)
                               memory_order_release);
 }
 
+static bool any_failed(struct job *j)
+{
+    bool failed = false;
+    pthread_mutex_lock(&j->lock);
+    for (const uno_comm *c = j->comms; c; c = c->next_in_job)
+        failed = failed || atomic_load_explicit(&c->failed, memory_order_relaxed) != UNO_OK;
+    pthread_mutex_unlock(&j->lock);
+    return failed;
+}
+
 static void job_goodbye(struct job *j)
 {
     if (j->net && exit_status >= 0)
@@ -95,7 +105,7 @@ static void job_goodbye(struct job *j)
     if (j->shrinks)
         shrinks_goodbye(j->shrinks);
     if (j->watch)
-        watch_goodbye(j->watch);
+        watch_goodbye(j->watch, any_failed(j));
 }
 
 /* Until the ranks of this host can read what we sent, at most until the deadline. */
@@ -168,7 +178,7 @@ void job_drop(struct job *job)
         }
     pthread_mutex_unlock(&list_lock);
     if (job->watch)
-        watch_goodbye(job->watch);
+        watch_goodbye(job->watch, false); /* watch_stop saves what is due */
     watch_stop(job->watch); /* first: an abort that it was just told of still goes out with what is drained */
     job->watch = NULL;
     shrinks_free(job->shrinks);

@@ -24,10 +24,11 @@ struct join_info {
     struct net_segment_ref region, board;
     char hostname[64];
     struct sock_address_book book;
+    uint64_t log;              /* log_identity */
     struct topo_costs costs;   /* rank 0's are everyone's */
 };
 /* The first exchange is where ranks learn that their word sizes differ: it has one layout for all. */
-_Static_assert(sizeof(struct join_info) == 520 + sizeof(struct topo_costs) && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
+_Static_assert(sizeof(struct join_info) == 528 + sizeof(struct topo_costs) && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
 
 /* Second exchange: could I map them all? */
 struct join_verdict { uint8_t failed; char text[247]; };
@@ -106,6 +107,7 @@ static uno_err describe(struct joining *j, struct join_info *me)
     me->pid = getpid();
     me->launched = launched_as(&c->cfg);
     me->start_ticks = own_start_ticks();
+    me->log = log_identity();
     me->host = host_key(&c->cfg);
     me->processor_set = processor_set();
     net_segment_ref(c->segment, &me->region);
@@ -124,13 +126,16 @@ static uno_err describe(struct joining *j, struct join_info *me)
 
 /* ---- after the exchange ------------------------------------------------------------------------------------------ */
 
+#define VERSION_FMT "%u.%u.%u"
+#define VERSION_ARGS(v) (v) / 10000, (v) / 100 % 100, (v) % 100 /* see UNO_VERSION */
+
 static uno_err check_versions(const struct joining *j)
 {
     for (int r = 1; r < j->comm->size; r++) {
         const struct join_info *a = &j->infos[0], *b = &j->infos[r];
         if (a->version != b->version)
-            return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs version %u and rank %d (%.60s) version %u of this library",
-                           a->hostname, a->version, r, b->hostname, b->version);
+            return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs version " VERSION_FMT " and rank %d (%.60s) version " VERSION_FMT " of this library; "
+                           "install one version everywhere", a->hostname, VERSION_ARGS(a->version), r, b->hostname, VERSION_ARGS(b->version));
         if (a->word_bits != b->word_bits)
             return err_set(UNO_ERR_MISMATCH, "rank 0 (%.60s) runs a library for words of %u bits and rank %d (%.60s) one for %u; install one build everywhere",
                            a->hostname, a->word_bits, r, b->hostname, b->word_bits);
@@ -250,6 +255,7 @@ static uno_err fill_job(struct joining *j)
         m->pid = i->pid;
         m->start_ticks = i->start_ticks;
         m->launched = i->launched;
+        m->log = i->log;
         snprintf(m->hostname, sizeof m->hostname, "%.63s", i->hostname);
         m->book = i->book;
         m->board = i->board;

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The deciding side and the moving side do not see each other. */
+_Static_assert(PLANNER_SMALL_BYTES(2) == NET_BLOCK_BYTES && PLANNER_LINES_BYTES == NET_ENTRY_LINES * NET_LINE_PAYLOAD &&
+               PLANNER_SLOTS_FAR == NET_FAR_SLOTS, "what the planner counts on is what net has");
+
 #define ENTRIES 128
 #define WAYS 4
 

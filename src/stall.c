@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stall.c - who waits without progress asks its steward what is going on, and what comes out is kept: it is the sentence of the
- * error when the deadline passes. Looking: walk lock held, now and then while something waits. Verdicts come on the steward's thread.
+ * stall.c - who waits without progress asks its steward what is going on, once more when the deadline is near, and what comes out is
+ * kept: it is the sentence of the error when that has passed. Looking: walk lock held, now and then while something waits. Verdicts come on the steward's thread.
  */
 #include "comm.h"
 
@@ -10,6 +10,7 @@
 
 #define LOOK_NS 100000000ull
 #define SAY_NS 1000000000ull
+#define HURRY_NS 1500000000ull /* what an error says of others is asked for so long before it is made, or in the middle of a shorter wait */
 
 /* Changes when something moves: operations, their steps, messages of sends and receives. */
 static uint64_t marker_of(const uno_comm *c)
@@ -32,7 +33,32 @@ void stall_over(uno_comm *c, bool well)
         watch_resumed(c->job->watch);
 }
 
-void stall_look(uno_comm *c, uint64_t now)
+static uint64_t sooner(uint64_t nearest, uint64_t until, uint64_t now)
+{
+    return until > now ? MIN(nearest, until) : nearest;
+}
+
+static uint64_t nearest_deadline(const uno_comm *c, uint64_t now, uint64_t deadline_ns)
+{
+    uint64_t nearest = sooner(UINT64_MAX, c->current ? deadline_ns : 0, now);
+    nearest = sooner(nearest, atomic_load_explicit(&c->stall.until_ns, memory_order_relaxed), now);
+    for (const struct op *op = c->p2p_running; op; op = op->next_in_comm)
+        nearest = sooner(nearest, op->deadline_ns, now);
+    return nearest;
+}
+
+/* What is known then is in the error. A verdict was asked for before, if the wait is longer than a stall; it says how things were then. */
+static void look_ahead(uno_comm *c, uint64_t now, uint64_t deadline_ns)
+{
+    struct stall *s = &c->stall;
+    uint64_t until = nearest_deadline(c, now, deadline_ns);
+    if (s->hurried || now + MIN(HURRY_NS, (until - s->since_ns) / 2) < until)
+        return;
+    s->hurried = s->said = true;
+    watch_hurry(c->job->watch, MIN((uint64_t)(c->cfg.stall * 1e9), (now - s->since_ns) / 4 * 3));
+}
+
+void stall_look(uno_comm *c, uint64_t now, uint64_t deadline_ns)
 {
     struct stall *s = &c->stall;
     if (now < s->look_ns)
@@ -46,8 +72,10 @@ void stall_look(uno_comm *c, uint64_t now)
         s->since_ns = now;
         s->marker = marker;
         s->waits = waits;
+        s->hurried = false;
         return;
     }
+    look_ahead(c, now, deadline_ns);
     if ((double)(now - s->since_ns) < c->cfg.stall * 1e9 || now < s->say_ns)
         return;
     s->said = true;

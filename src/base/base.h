@@ -77,6 +77,7 @@ extern unsigned log_topics_now;
 /* Set level, topics (bits), a label put in every line ("rank 3"; copied) and a file (NULL = stderr). */
 void log_configure(enum log_level level, unsigned topics, const char *label, FILE *file);
 void log_write(enum log_level level, const char *fmt, ...) UNO_PRINTF(2, 3);
+uint64_t log_identity(void); /* of the file that lines go to: equal = the same one; 0 = a terminal, a pipe, or none */
 #define LOG(level, topic, ...)                                                       \
     do {                                                                             \
         if ((level) <= __atomic_load_n(&log_level_now, __ATOMIC_RELAXED) &&          \

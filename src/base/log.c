@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum log_level log_level_now = LOG_WARN;
@@ -23,12 +24,26 @@ void log_configure(enum log_level level, unsigned topics, const char *label, FIL
     __atomic_store_n(&log_topics_now, topics, __ATOMIC_RELAXED);
 }
 
+static int log_fd(void)
+{
+    FILE *file = atomic_load_explicit(&log_file, memory_order_acquire);
+    return file ? fileno(file) : STDERR_FILENO;
+}
+
+uint64_t log_identity(void)
+{
+    struct stat st;
+    if (fstat(log_fd(), &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    uint64_t h = hash_mix(hash_mix(1, (uint64_t)st.st_dev), (uint64_t)st.st_ino);
+    return h ? h : 1;
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
     static const char *const tag[] = {"", "", "", "debug: ", "trace: "};
     char line[2048];
     const char *label = atomic_load_explicit(&log_label, memory_order_acquire);
-    FILE *file = atomic_load_explicit(&log_file, memory_order_acquire);
     label = label ? label : "";
     int n = snprintf(line, sizeof line, "unisono: %s%s%s", label, label[0] ? ": " : "", tag[level]);
     va_list ap;
@@ -37,6 +52,6 @@ void log_write(enum log_level level, const char *fmt, ...)
     va_end(ap);
     size_t len = strlen(line);
     line[len++] = '\n';
-    ssize_t ignored = write(file ? fileno(file) : STDERR_FILENO, line, len);
+    ssize_t ignored = write(log_fd(), line, len);
     (void)ignored; /* a log that cannot be written must not fail the job */
 }

@@ -52,6 +52,7 @@ struct exec_env {
     struct net_region **regions;      /* of every rank of this host, by rank; NULL elsewhere. For the small target */
     struct net_proc *proc;            /* sockets to look at while waiting; NULL = none */
     bool crowded;                     /* more runnable threads than processors on this host */
+    bool far;                         /* all other ranks are behind sockets: nothing comes but through them */
     uint64_t cache_bytes;             /* of the last-level cache, that this rank may count on (topo_cache_share) */
     /* Looked at every 64 polls and after each sleep: abort, deaths, deadline of operation `number`. */
     uno_err (*look)(void *arg, uint32_t number, uint64_t deadline_ns);
@@ -126,7 +127,7 @@ bool exec_left_lying(const struct exec_op *op);
 void exec_cancel(struct exec_op *op);
 
 /* ---- waiting in three stages (exec_wait.c) ------------------------------------------------------------------------ */
-struct exec_wait { uint32_t polls; uint8_t stage; uint64_t stage_end_ns, yielded_ns; uint32_t doze_us, bell; };
+struct exec_wait { uint32_t polls; uint8_t stage; uint64_t stage_end_ns; uint32_t doze_us, bell; };
 /* Once a process; spin_s < 0 = default. */
 void exec_wait_configure(double spin_s);
 /* After a poll that moved nothing: spin, yield or sleep a little; then the caller polls once more. Sleeping takes two calls:

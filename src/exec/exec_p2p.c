@@ -3,7 +3,7 @@
  * exec_p2p.c - point-to-point (contract in exec_p2p.h): issuing, failing, beginning and end; exec_p2p_match.c decides who gets what,
  * exec_p2p_move.c moves it. Per pair and direction one connection for headers, small payloads and grants, one for large data.
  *
- * A message up to 4 KB travels with its header (eager), at most 8 of them unmatched a pair; everything else is announced and
+ * A message up to 4 KB, between hosts 64 KB, travels with its header (eager), at most 8 of them unmatched a pair; everything else is announced and
  * moves when it is matched: the receiver grants, the sender pours it into the bulk connection in the order of the grants.
  * Headers are always taken out of their slots, so a grant never waits behind a message that nobody wants yet.
  */
@@ -113,8 +113,14 @@ static uno_err open_pair(struct p2p *p, int peer)
         return UNO_OK;
     TRY(net_end_get(p->env->net, true, peer, NET_P2P_CHANNEL, false, &pair->tx));
     TRY(net_end_get(p->env->net, false, peer, NET_P2P_CHANNEL, false, &pair->rx));
-    TRY(net_end_shape(pair->tx, HEADER_SLOTS, HEADER_MOST, 0));
-    TRY(net_end_shape(pair->rx, HEADER_SLOTS, HEADER_MOST, 0));
+    bool far = !p->env->regions[peer];
+    int slots = far ? SLOTS_FAR : HEADER_SLOTS;
+    pair->eager_bytes = far ? MAX(EAGER_BYTES, MIN(EAGER_FAR, EAGER_FAR_ALL / (uint32_t)p->env->size)) : EAGER_BYTES;
+    pair->bulk_slots = far ? SLOTS_FAR : p->bulk_slots;
+    pair->bulk_bytes = far ? MAX(BULK_PIECE_LEAST, p->bulk_room / PIECES_FAR) : p->bulk_bytes;
+    pair->header_most = (uint32_t)sizeof(struct header) + pair->eager_bytes;
+    TRY(net_end_shape(pair->tx, slots, pair->header_most, 0));
+    TRY(net_end_shape(pair->rx, slots, pair->header_most, 0));
     pair->opened = true;
     p->open[p->nopen++] = peer;
     return UNO_OK;

@@ -5,10 +5,13 @@
 
 #include "exec_p2p.h"
 
-#define EAGER_BYTES 4096
-#define HEADER_MOST (sizeof(struct header) + EAGER_BYTES)
+#define EAGER_BYTES 4096       /* on a host */
+#define EAGER_FAR (64u << 10)  /* between hosts, where a question and its answer take as long as many bytes ... */
+#define EAGER_FAR_ALL (512u << 10) /* ... of a message to each rank */
 #define EAGER_CREDIT 8
 #define HEADER_SLOTS 8
+#define SLOTS_FAR 2            /* of either connection between hosts; net gives it more */
+#define PIECES_FAR 16          /* in as much as a pair on a host has: each is a system call and more */
 #define BULK_SLOTS 8
 #define BULK_MOST (64u << 10)  /* of a piece: small ones let both sides copy at once */
 #define BULK_PIECE_LEAST (16u << 10)
@@ -46,6 +49,8 @@ struct grant { struct grant *next; struct header h; };
 struct pair {
     bool opened, bulk_opened_send, bulk_opened_recv;
     struct net_end *tx, *rx, *bulk_tx, *bulk_rx;
+    uint32_t eager_bytes, header_most; /* payload that travels with a header, and both */
+    uint32_t bulk_bytes, bulk_slots;   /* of a piece; at least so many of them */
     /* towards the peer */
     struct list waiting, announced, pouring, lent; /* lent: all of it is on its way, and some of it is read where it lies */
     uint32_t eager_sent, eager_acked;

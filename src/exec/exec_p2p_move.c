@@ -81,7 +81,7 @@ static uno_err receive_headers(struct p2p *p, int source, bool *moved)
     while ((a = net_arrived(rx, P2P_SIGNATURE)) == NET_ARRIVED) {
         uno_err err = UNO_OK;
         uint64_t bytes = net_recv_head(rx)->bytes;
-        const char *slot = bytes <= HEADER_MOST ? net_recv_payload(rx, bytes) : NULL;
+        const char *slot = bytes <= p->pairs[source].header_most ? net_recv_payload(rx, bytes) : NULL;
         if (!slot)
             return lying(source);
         if (!take_header(p, source, slot, bytes, &err))
@@ -130,7 +130,7 @@ static uno_err receive_piece(struct p2p *p, int source, bool *moved)
     if (a != NET_ARRIVED)
         return rx->failed;
     uint64_t bytes = net_recv_head(rx)->bytes;
-    if (bytes > p->bulk_bytes || bytes > r->got_bytes - r->moved)
+    if (bytes > pair->bulk_bytes || bytes > r->got_bytes - r->moved)
         return lying(source);
     if (r->moved == 0)
         net_forget_freed(rx);
@@ -167,11 +167,11 @@ static void post_header(struct pair *pair, struct header *h, const void *payload
 static uno_err send_grants(struct p2p *p, int peer, bool *moved)
 {
     struct pair *pair = &p->pairs[peer];
-    while (pair->grants && net_can_send(pair->tx, HEADER_MOST)) {
+    while (pair->grants && net_can_send(pair->tx, pair->header_most)) {
         struct grant *g = pair->grants;
         if (g->h.bytes && !pair->bulk_opened_recv) {
             TRY(net_end_get(p->env->net, false, peer, NET_P2P_BULK, false, &pair->bulk_rx));
-            TRY(net_end_shape(pair->bulk_rx, (int)p->bulk_slots, p->bulk_bytes, p->bulk_room));
+            TRY(net_end_shape(pair->bulk_rx, (int)pair->bulk_slots, pair->bulk_bytes, p->bulk_room));
             pair->bulk_opened_recv = true;
         }
         struct header h = g->h;
@@ -184,12 +184,12 @@ static uno_err send_grants(struct p2p *p, int peer, bool *moved)
 
 static void send_waiting(struct p2p *p, struct pair *pair, bool *moved)
 {
-    while (pair->waiting.first && net_can_send(pair->tx, HEADER_MOST)) {
+    while (pair->waiting.first && net_can_send(pair->tx, pair->header_most)) {
         struct p2p_request *r = list_pop(&pair->waiting);
         r->id = pair->next_id++;
         struct header h = {.tag = r->tag, .type = (uint32_t)r->type, .strict = r->strict, .bytes = r->bytes, .id = r->id};
         *moved = true;
-        if (r->bytes <= EAGER_BYTES && pair->eager_sent - pair->eager_acked < EAGER_CREDIT) {
+        if (r->bytes <= pair->eager_bytes && pair->eager_sent - pair->eager_acked < EAGER_CREDIT) {
             h.kind = KIND_EAGER;
             pair->eager_sent++;
             post_header(pair, &h, r->buf, r->bytes);
@@ -239,13 +239,13 @@ static uno_err pour(struct p2p *p, int peer, bool *moved)
         return UNO_OK;
     if (!pair->bulk_opened_send) {
         TRY(net_end_get(p->env->net, true, peer, NET_P2P_BULK, false, &pair->bulk_tx));
-        TRY(net_end_shape(pair->bulk_tx, (int)p->bulk_slots, p->bulk_bytes, p->bulk_room));
+        TRY(net_end_shape(pair->bulk_tx, (int)pair->bulk_slots, pair->bulk_bytes, p->bulk_room));
         pair->bulk_opened_send = true;
     }
     struct net_end *tx = pair->bulk_tx;
-    while (pair->pouring.first && net_can_send(tx, p->bulk_bytes)) {
+    while (pair->pouring.first && net_can_send(tx, pair->bulk_bytes)) {
         struct p2p_request *r = pair->pouring.first;
-        size_t bytes = MIN(r->got_bytes - r->moved, (size_t)p->bulk_bytes);
+        size_t bytes = MIN(r->got_bytes - r->moved, (size_t)pair->bulk_bytes);
         post_piece(tx, r, (const char *)r->buf + r->moved, bytes);
         r->moved += bytes;
         *moved = p->poured = true;
@@ -266,7 +266,7 @@ uno_err p2p_poll_pair(struct p2p *p, int peer, bool *moved)
     TRY(receive_headers(p, peer, moved));
     TRY(send_grants(p, peer, moved));
     send_waiting(p, pair, moved);
-    if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx, HEADER_MOST)) {
+    if (pair->matched - pair->matched_told >= EAGER_CREDIT / 2 && net_can_send(pair->tx, pair->header_most)) {
         struct header h = {.kind = KIND_CREDIT};
         post_header(pair, &h, NULL, 0);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec_small.c - the small target: everybody writes one entry of lines into its own ring, everybody reads the others' lines.
- * One host, at most 1120 bytes a rank. small_compile resolves a request into a record; exec_start_small and small_poll run it: write, wait for each
+ * exec_small.c - the small target: everybody writes one entry into its own ring, everybody reads the others' entries. An entry is lines, each
+ * with its flag, or, above 1120 bytes, one block with one. One host, at most 4096 bytes a rank. small_compile resolves a request into a record; exec_start_small and small_poll run it: write, wait for each
  * source, reduce or collect.
  *
  * Why an entry may be written: collective N uses entry N mod 16, whatever its kind. Readers acknowledge nothing. A rank that has
@@ -16,7 +16,7 @@
 /* A rank whose lines are read, and where its block goes in the output when blocks are collected. */
 struct small_source {
     int rank, place;          /* place: among the operands, see place_of */
-    struct net_entry *ring;
+    char *ring;               /* of net_entry or net_block */
     size_t to;
 };
 
@@ -28,13 +28,15 @@ struct small_record {
     bool writes;              /* write_bytes 0: an empty line */
     bool keeps_own;           /* collect: the own block goes to own_to */
     bool everyone;            /* all other ranks are sources */
+    bool block;               /* entries are net_block, not net_entry */
+    size_t entry_bytes;
     size_t write_bytes;
     size_t count, bytes;      /* of a block: elements, bytes */
-    uint32_t first, last;     /* lines of a source's entry with this rank's block, ... */
+    uint32_t first, last;     /* lines of a source's entry with this rank's block (0 and 0 in a net_block), ... */
     size_t within;            /* ... and where it begins in the first */
     size_t flag_at, block_at; /* the first line's flag and the block, from the start of an entry */
     size_t own_off, own_to;   /* the own block in the input and the output */
-    struct net_entry *ring;   /* own */
+    char *ring;               /* own */
     const struct reduce_scale *average; /* NULL or &divide */
     struct reduce_scale divide;
     int place;                /* own */
@@ -105,6 +107,31 @@ static int place_of(const struct exec_program *p, int rank, int n)
     return (rank - p->shift + n) % n;
 }
 
+/* Where blocks of an entry differ, this rank's lies as its own does in the input. */
+static void place_block(struct small_record *r, const struct exec_program *p, int me)
+{
+    bool blocks = p->coll == UNO_SCATTER || p->coll == UNO_REDUCE_SCATTER || p->coll == UNO_ALL_TO_ALL;
+    size_t off = blocks ? (size_t)me * r->bytes : 0;
+    r->block = r->write_bytes > NET_ENTRY_LINES * NET_LINE_PAYLOAD;
+    if (r->block) {
+        r->entry_bytes = sizeof(struct net_block);
+        r->flag_at = offsetof(struct net_block, head.flag);
+        r->block_at = offsetof(struct net_block, payload) + off;
+        return;
+    }
+    r->entry_bytes = sizeof(struct net_entry);
+    r->first = (uint32_t)(off / NET_LINE_PAYLOAD);
+    r->within = off % NET_LINE_PAYLOAD;
+    r->last = r->bytes ? (uint32_t)((off + r->bytes - 1) / NET_LINE_PAYLOAD) : r->first;
+    r->flag_at = offsetof(struct net_entry, line[r->first].flag);
+    r->block_at = offsetof(struct net_entry, line[r->first].payload) + r->within;
+}
+
+static char *ring_in(const struct small_record *r, struct net_region *region)
+{
+    return r->block ? (char *)net_region_blocks(region) : (char *)net_region_ring(region);
+}
+
 uno_err small_compile(const struct exec_env *env, struct exec_program *p)
 {
     int n = env->size, me = env->rank;
@@ -113,19 +140,12 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
         return UNO_ERR_MEMORY;
     lay_out(r, p, me, (size_t)n);
     r->place = place_of(p, me, n);
-    r->ring = net_region_ring(env->region);
     r->bytes = p->block_bytes;
     r->count = p->block_bytes / p->elem_bytes;
-    /* Where blocks of an entry differ, this rank's lies as its own does in the input. */
-    bool blocks = p->coll == UNO_SCATTER || p->coll == UNO_REDUCE_SCATTER || p->coll == UNO_ALL_TO_ALL;
-    size_t off = blocks ? (size_t)me * r->bytes : 0;
-    r->first = (uint32_t)(off / NET_LINE_PAYLOAD);
-    r->within = off % NET_LINE_PAYLOAD;
-    r->last = r->bytes ? (uint32_t)((off + r->bytes - 1) / NET_LINE_PAYLOAD) : r->first;
+    place_block(r, p, me);
+    r->ring = ring_in(r, env->region);
     if (r->then == SMALL_REDUCE && (r->first != r->last || n > MOST_OPERANDS))
         r->then = SMALL_REDUCE_GATHERED;
-    r->flag_at = offsetof(struct net_entry, line[r->first].flag);
-    r->block_at = offsetof(struct net_entry, line[r->first].payload) + r->within;
     r->divide = (struct reduce_scale){.scaled_operand = -1, .divide_by = (uint32_t)n};
     r->average = p->op == UNO_AVG ? &r->divide : NULL;
     bool one_block = p->coll == UNO_BROADCAST || p->coll == UNO_SCATTER;
@@ -135,7 +155,7 @@ uno_err small_compile(const struct exec_env *env, struct exec_program *p)
             r->others[r->nothers++] = env->regions[q];
         if (reads(p, me, q))
             r->source[r->nsources++] = (struct small_source){.rank = q, .place = place_of(p, q, n), .to = one_block ? 0 : (size_t)q * r->bytes,
-                                                             .ring = net_region_ring(env->regions[q])};
+                                                             .ring = ring_in(r, env->regions[q])};
     }
     r->everyone = r->nsources == n - 1;
     p->small = r;
@@ -182,9 +202,9 @@ static inline bool entry_free(struct exec_env *env, uint32_t number)
     return __builtin_expect(env->ring_limit - number < NET_RING_ENTRIES, 1) || entry_free_slow(env, number);
 }
 
-static inline struct net_entry *entry_of(const struct exec_op *op, struct net_entry *ring)
+static inline char *entry_of(const struct exec_op *op, const struct small_record *r, char *ring)
 {
-    return &ring[op->number % NET_RING_ENTRIES];
+    return ring + op->number % NET_RING_ENTRIES * r->entry_bytes;
 }
 
 /* The usual lengths are known to the compiler. */
@@ -205,15 +225,30 @@ static inline void write_line(const struct exec_op *op, struct net_line *line, c
     atomic_store_explicit(&line->flag, op->flag, memory_order_release);
 }
 
-static inline void write_entry(const struct exec_op *op, const struct small_record *r, const char *from)
+static NOINLINE void write_block(const struct exec_op *op, const struct small_record *r, struct net_block *block, const char *from)
 {
-    struct net_line *line = entry_of(op, r->ring)->line;
+    memcpy(block->payload, from, r->write_bytes);
+    /* release: the payload first; pairs with the acquire in lines_arrived */
+    atomic_store_explicit(&block->head.flag, op->flag, memory_order_release);
+}
+
+static inline void write_lines(const struct exec_op *op, const struct small_record *r, struct net_line *line, const char *from)
+{
     size_t left = r->write_bytes;
     for (; left > NET_LINE_PAYLOAD; left -= NET_LINE_PAYLOAD, from += NET_LINE_PAYLOAD)
         write_line(op, line++, from, NET_LINE_PAYLOAD);
     write_line(op, line, from, left);
+}
+
+static inline void write_entry(const struct exec_op *op, const struct small_record *r, const char *from)
+{
+    char *entry = entry_of(op, r, r->ring);
+    if (__builtin_expect(r->block, 0))
+        write_block(op, r, (struct net_block *)entry, from);
+    else
+        write_lines(op, r, (struct net_line *)entry, from);
     /* The next entry's line was read by others 15 operations ago: make it ours while we wait for them. */
-    prefetch_to_write(r->ring[(op->number + 1) % NET_RING_ENTRIES].line);
+    prefetch_to_write(r->ring + (op->number + 1) % NET_RING_ENTRIES * r->entry_bytes);
     for (int i = 0; i < r->nothers; i++)
         net_ring_region(r->others[i]);
 }
@@ -222,7 +257,7 @@ static inline void write_entry(const struct exec_op *op, const struct small_reco
 static NOINLINE void write_scaled(const struct exec_op *op, const struct small_record *r)
 {
     const struct exec_program *p = op->program;
-    char temp[NET_ENTRY_LINES * NET_LINE_PAYLOAD];
+    char temp[NET_BLOCK_BYTES];
     struct reduce_scale scale = scale_for(op, PLAN_RAW_SRC, 0);
     reduce_scale_copy(p->type, p->op, temp, op->base[PLAN_IN], r->write_bytes / p->elem_bytes, &scale);
     write_entry(op, r, temp);
@@ -240,21 +275,25 @@ static NOINLINE enum net_arrival later_lines_arrived(const struct exec_op *op, c
     return NET_ARRIVED;
 }
 
-static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, struct net_entry *ring)
+static inline enum net_arrival lines_arrived(const struct exec_op *op, const struct small_record *r, char *ring)
 {
-    const struct net_entry *e = entry_of(op, ring);
-    const _Atomic uint64_t *first = (const _Atomic uint64_t *)((const char *)e + r->flag_at);
+    const char *e = entry_of(op, r, ring);
+    const _Atomic uint64_t *first = (const _Atomic uint64_t *)(e + r->flag_at);
     uint64_t flag = atomic_load_explicit(first, memory_order_acquire); /* pairs with the release in write_line */
     if (flag != op->flag)
         return (uint32_t)flag == op->number ? NET_MISMATCH : NET_NOT_YET;
-    return r->first == r->last ? NET_ARRIVED : later_lines_arrived(op, r, e);
+    return r->first == r->last ? NET_ARRIVED : later_lines_arrived(op, r, (const struct net_entry *)e);
 }
 
 /* This rank's block out of the lines of an entry. */
-static void gather(const struct small_record *r, const struct net_entry *e, char *to)
+static void gather(const struct small_record *r, const char *e, char *to)
 {
     size_t within = r->within, left = r->bytes;
-    for (const struct net_line *line = &e->line[r->first]; left; line++) {
+    if (r->block) {
+        memcpy(to, e + r->block_at, left);
+        return;
+    }
+    for (const struct net_line *line = &((const struct net_entry *)e)->line[r->first]; left; line++) {
         size_t n = MIN(left, NET_LINE_PAYLOAD - within);
         copy_line(to, line->payload + within, n);
         to += n;
@@ -277,9 +316,9 @@ static inline void reduce_operands(const struct exec_op *op, const struct small_
 static inline void reduce_lines(const struct exec_op *op, const struct small_record *r)
 {
     const void *operands[MOST_OPERANDS];
-    operands[r->place] = op->scalar ? (const char *)entry_of(op, r->ring) + r->block_at : own_block(op, r);
+    operands[r->place] = op->scalar ? entry_of(op, r, r->ring) + r->block_at : own_block(op, r);
     for (int i = 0; i < r->nsources; i++)
-        operands[r->source[i].place] = (const char *)entry_of(op, r->source[i].ring) + r->block_at;
+        operands[r->source[i].place] = entry_of(op, r, r->source[i].ring) + r->block_at;
     reduce_operands(op, r, operands);
 }
 
@@ -290,11 +329,11 @@ static NOINLINE void reduce_gathered(const struct exec_op *op, const struct smal
     for (int q = 0; q < op->env->size; q++)
         operands[q] = blocks[q];
     if (op->scalar)
-        gather(r, entry_of(op, r->ring), blocks[r->place]);
+        gather(r, entry_of(op, r, r->ring), blocks[r->place]);
     else
         operands[r->place] = own_block(op, r);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, entry_of(op, r->source[i].ring), blocks[r->source[i].place]);
+        gather(r, entry_of(op, r, r->source[i].ring), blocks[r->source[i].place]);
     reduce_operands(op, r, operands);
 }
 
@@ -304,7 +343,7 @@ static NOINLINE void collect(const struct exec_op *op, const struct small_record
     if (r->keeps_own && out + r->own_to != own_block(op, r))
         memmove(out + r->own_to, own_block(op, r), r->bytes);
     for (int i = 0; i < r->nsources; i++)
-        gather(r, entry_of(op, r->source[i].ring), out + r->source[i].to);
+        gather(r, entry_of(op, r, r->source[i].ring), out + r->source[i].to);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------ */

@@ -9,10 +9,15 @@
 
 enum { SPIN = EXEC_SPUN, YIELD, ARMED };
 
+#define POLLS 64
+#define FAR_POLLS 4           /* each with a look at the sockets, which takes as long as 64 looks at memory */
 #define CROWDED_POLLS 4       /* 4 and 8 ranks on 2 processors at 8 bytes: 4.7 and 11 us, with 192 polls 11 and 28 */
 #define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
 #define STRANGER_NS 1000000   /* a yield of so long went to a program that is none of ours, and ended with its slice of time */
 #define STRANGERS_MOST 4096   /* waits that sleep at once before a yield is tried again */
+#define OTHERS_NS 4000        /* a yield of so long let somebody run, one of ... */
+#define NOBODY_NS 1500        /* ... less than this nobody */
+#define OTHERS_WAITS 32       /* so many waits yield soon once somebody ran */
 #define DOZE_FIRST_US 200
 #define DOZE_MOST_US 20000    /* aborts written by others ring the bell; this bounds what a lost ring costs */
 #define SOCKET_DOZE_NS 1000000 /* a peer on this host cannot ring somebody who sleeps on sockets */
@@ -41,8 +46,21 @@ static bool strangers_about(void)
     return true;
 }
 
+/* Ranks that take themselves for alone (as hosts that are containers of one machine) share a processor: so many waits more do not keep it for
+ * long. Hints, as above. */
+static _Atomic uint32_t yield_soon_left;
+
+static bool others_about(void)
+{
+    return atomic_load_explicit(&yield_soon_left, memory_order_relaxed) != 0;
+}
+
 static void learn_from_yield(uint64_t took_ns)
 {
+    if (took_ns >= OTHERS_NS)
+        atomic_store_explicit(&yield_soon_left, OTHERS_WAITS, memory_order_relaxed);
+    else if (took_ns < NOBODY_NS && others_about())
+        atomic_store_explicit(&yield_soon_left, 0, memory_order_relaxed);
     uint32_t n = atomic_load_explicit(&back_off, memory_order_relaxed);
     if (__builtin_expect(took_ns >= STRANGER_NS, 0)) {
         n = MIN(2 * n + 16, STRANGERS_MOST);
@@ -73,7 +91,6 @@ static void stop_polling(struct exec_env *env, struct exec_wait *w, uint64_t now
         arm(env, w);
         return;
     }
-    w->yielded_ns = now;
     next_stage(w, YIELD, now + YIELD_NS);
 }
 
@@ -94,12 +111,13 @@ static void doze(struct exec_env *env, struct exec_wait *w, uint64_t deadline_ns
 uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, uint64_t deadline_ns, bool may_sleep)
 {
     w->polls++;
-    if (env->proc && (w->polls & 3) == 0 && net_progress(env->proc))
+    if (env->proc && (env->far || (w->polls & 3) == 0) && net_progress(env->proc))
         return UNO_OK;
     if (w->stage == SPIN) {
-        bool yield_soon = env->crowded && !spin_given; /* whom we wait for may need this processor: polling on wins nothing */
+        /* whom we wait for may need this processor: polling on wins nothing */
+        bool yield_soon = (env->crowded || others_about()) && !spin_given;
         exec_relax();
-        if (w->polls % (yield_soon ? CROWDED_POLLS : 64))
+        if (w->polls % (env->far ? (yield_soon ? 1 : FAR_POLLS) : yield_soon ? CROWDED_POLLS : POLLS))
             return UNO_OK;
         uint64_t now = clock_ns();
         if (yield_soon)
@@ -111,10 +129,10 @@ uno_err exec_pause(struct exec_env *env, struct exec_wait *w, uint32_t number, u
         return env->look(env->look_arg, number, deadline_ns);
     }
     if (w->stage == YIELD) {
+        uint64_t before = clock_ns();
         sched_yield();
         uint64_t now = clock_ns();
-        learn_from_yield(now - w->yielded_ns);
-        w->yielded_ns = now;
+        learn_from_yield(now - before);
         if (w->polls % 16)
             return UNO_OK;
         if (now >= w->stage_end_ns && may_sleep)

@@ -257,6 +257,9 @@ static inline void net_release(struct net_end *e)
     net_release_slow(e);
 }
 
+#define NET_FEW_SLOTS 4          /* between hosts, connections with up to so many slots have ... */
+#define NET_FAR_SLOTS 4          /* ... this many times as many */
+
 /* ---- the control region of a rank (shared memory carriers) ------------------------------------------------- */
 #define NET_CHANNELS 32          /* channels of a pair for collectives; published schedules use up to 32 */
 #define NET_P2P_CHANNEL NET_CHANNELS    /* the pair's point-to-point messages: headers, small payloads, grants */
@@ -272,6 +275,11 @@ struct net_line {                /* a line of the small target's ring: payload, 
     _Atomic uint64_t flag;
 };
 struct net_entry { struct net_line line[NET_ENTRY_LINES]; };
+#define NET_BLOCK_BYTES 4096
+struct net_block {               /* an entry of its other ring, for what is longer: the payload in one piece, then the head's flag; its payload is unused */
+    struct net_line head;
+    unsigned char payload[NET_BLOCK_BYTES];
+};
 
 struct net_counter {
     _Alignas(CACHE_LINE) _Atomic uint32_t value;
@@ -307,12 +315,13 @@ struct net_region {
     _Alignas(CACHE_LINE) _Atomic uint32_t abort_code;
     _Atomic uint32_t abort_ready;
     int32_t abort_rank;
+    int32_t abort_by;            /* who wrote it */
     uint64_t abort_ns;
     char abort_text[512];
     /* This rank's segments as peers open them; nsegments is a release store. */
     _Alignas(CACHE_LINE) _Atomic uint32_t nsegments;
     _Atomic uint32_t segments_gone; /* how often one of them was freed; release store, pairs with the acquire in forget_gone */
-    uint32_t offset_segments, offset_ring, offset_ledger, offset_p2p_ledger, offset_released, offset_places,
+    uint32_t offset_segments, offset_ring, offset_blocks, offset_ledger, offset_p2p_ledger, offset_released, offset_places,
              offset_notes, offset_slate, offset_passed;
 };
 #define NET_REGION_MAGIC 0x6f6e6f73696e75ull
@@ -343,6 +352,7 @@ size_t net_region_bytes(int size);
 void net_region_init(struct net_region *r, int size, uint32_t first); /* first: as in net_comm_options */
 bool net_region_check(const struct net_region *r, int size); /* a peer's region, before it is believed */
 static inline struct net_entry *net_region_ring(struct net_region *r) { return (struct net_entry *)((char *)r + r->offset_ring); }
+static inline struct net_block *net_region_blocks(struct net_region *r) { return (struct net_block *)((char *)r + r->offset_blocks); }
 static inline void *net_region_ledger(struct net_region *r) { return (char *)r + r->offset_ledger; }
 static inline void *net_region_p2p_ledger(struct net_region *r) { return (char *)r + r->offset_p2p_ledger; }
 /* Where its parts are, computed from its size alone, for readers that its owner may lie to now and later. false: no region of so many bytes. */

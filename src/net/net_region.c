@@ -26,7 +26,8 @@ static size_t lay_out(int size, struct net_region *r)
 {
     size_t at = (sizeof(struct net_region) + 4095) / 4096 * 4096;
     size_t ring = at;
-    size_t ledger = ring + NET_RING_ENTRIES * sizeof(struct net_entry);
+    size_t blocks = ring + NET_RING_ENTRIES * sizeof(struct net_entry);
+    size_t ledger = blocks + NET_RING_ENTRIES * sizeof(struct net_block);
     size_t p2p_ledger = ledger + LEDGER_BYTES;
     size_t notes = p2p_ledger + LEDGER_BYTES;
     size_t released = notes + NET_NOTES_BYTES + ((size_t)size * sizeof(int32_t) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
@@ -37,6 +38,7 @@ static size_t lay_out(int size, struct net_region *r)
     size_t end = passed + sizeof(struct net_passed) + (size_t)size * sizeof(uint64_t);
     if (r) {
         r->offset_ring = (uint32_t)ring;
+        r->offset_blocks = (uint32_t)blocks;
         r->offset_ledger = (uint32_t)ledger;
         r->offset_p2p_ledger = (uint32_t)p2p_ledger;
         r->offset_notes = (uint32_t)notes;
@@ -71,7 +73,7 @@ bool net_region_check(const struct net_region *r, int size)
     struct net_region want;
     size_t bytes = lay_out(size, &want);
     return r->magic == NET_REGION_MAGIC && r->version == UNO_VERSION && r->size == (uint32_t)size && r->bytes == bytes &&
-           r->offset_ring == want.offset_ring && r->offset_ledger == want.offset_ledger &&
+           r->offset_ring == want.offset_ring && r->offset_blocks == want.offset_blocks && r->offset_ledger == want.offset_ledger &&
            r->offset_p2p_ledger == want.offset_p2p_ledger && r->offset_notes == want.offset_notes && r->offset_released == want.offset_released &&
            r->offset_places == want.offset_places && r->offset_segments == want.offset_segments &&
            r->offset_slate == want.offset_slate && r->offset_passed == want.offset_passed;

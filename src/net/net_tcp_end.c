@@ -58,6 +58,13 @@ static struct tcp_slots *slots_get(struct tcp_end *t, int k, uint32_t stride)
     return s;
 }
 
+/* A frame alone costs as much as one with a message. So there are more slots than the plan needs, which was proved with k, and releases can
+ * wait for a message in the other direction. */
+static int with_spare_slots(int k)
+{
+    return k <= NET_FEW_SLOTS ? k * NET_FAR_SLOTS : k;
+}
+
 void slots_hold(struct tcp_slots *s)
 {
     s->refs++;
@@ -125,14 +132,16 @@ static void publish(struct tcp_end *t, struct tcp_slots *s)
     push_work(t);
 }
 
-uno_err tcp_end_shape(struct net_end *e, int k, uint32_t stride)
+uno_err tcp_end_shape(struct net_end *e, int needed, uint32_t stride)
 {
     struct tcp_end *t = e->tcp;
+    int k = with_spare_slots(needed);
     if (t->mine && e->k == k && e->stride == stride)
         return UNO_OK;
     struct tcp_slots *s = slots_get(t, k, stride);
     if (!s)
         return err_wrap(UNO_ERR_MEMORY, "connection from rank %d to rank %d", t->source, t->destination);
+    s->hold = (uint32_t)(k - needed) / 2;
     e->k = k;
     e->stride = stride;
     e->slot = 0;
@@ -244,19 +253,48 @@ static void enter_table(struct tcp_end *t)
         end_grant_due(t); /* asks: the receiver may have granted before we were here to hear it */
 }
 
-void end_grant_due(struct tcp_end *t)
+static void note(struct tcp_end *t, bool in_no_hurry)
 {
     struct net_link *l = t->link;
+    t->in_notes = true;
+    t->in_no_hurry = in_no_hurry;
+    t->note_next = NULL;
+    if (l->notes_head)
+        l->notes_tail->note_next = t;
+    else
+        l->notes_head = t;
+    l->notes_tail = t;
+    l->hurries += !in_no_hurry;
+}
+
+void end_grant_due(struct tcp_end *t)
+{
     if (!t->in_notes) {
-        t->in_notes = true;
-        t->note_next = NULL;
-        if (l->notes_head)
-            l->notes_tail->note_next = t;
-        else
-            l->notes_head = t;
-        l->notes_tail = t;
+        note(t, false);
+    } else if (t->in_no_hurry) {
+        t->in_no_hurry = false;
+        t->link->hurries++;
     }
-    link_dirty(l);
+    link_dirty(t->link);
+}
+
+void end_unnote_first(struct net_link *l)
+{
+    struct tcp_end *t = l->notes_head;
+    l->notes_head = t->note_next;
+    if (!l->notes_head)
+        l->notes_tail = NULL;
+    l->hurries -= !t->in_no_hurry;
+    t->in_notes = false;
+}
+
+static void released_more(struct tcp_end *t)
+{
+    uint32_t unsaid = atomic_load_explicit(&t->released, memory_order_relaxed) - t->granted;
+    if (unsaid > (t->hasty ? 0 : t->now->hold))
+        end_grant_due(t);
+    else if (unsaid && !t->in_notes)
+        note(t, true);
 }
 
 static void work_due(struct tcp_end *t)
@@ -303,8 +341,8 @@ void end_update(struct tcp_end *t)
         return;
     if (t->sending && (int32_t)(posted - t->sent) >= 0)
         work_due(t);
-    if (!t->sending && atomic_load_explicit(&t->released, memory_order_relaxed) != t->granted)
-        end_grant_due(t);
+    if (!t->sending)
+        released_more(t);
 }
 
 void end_replay(struct tcp_end *t)
@@ -316,7 +354,7 @@ void end_replay(struct tcp_end *t)
     }
     if (t->gone)
         return;
-    if (t->credit_shape == 0)
+    if (t->credit_shape == 0 || t->dying)
         end_grant_due(t);
     if (!t->now)
         return;
@@ -346,6 +384,7 @@ static void unqueue(struct tcp_end *t)
     for (struct tcp_end *i = t->in_notes ? l->notes_head : NULL; i; prev = i, i = i->note_next)
         if (i == t) {
             *(prev ? &prev->note_next : &l->notes_head) = t->note_next;
+            l->hurries -= !t->in_no_hurry;
             if (l->notes_tail == t)
                 l->notes_tail = prev;
             break;
@@ -407,5 +446,7 @@ void end_drop(struct tcp_end *t)
         t->known = false;
         free_memory(t);
         end_grant_due(t); /* with TCP_FLAG_GONE; destroyed when it is written */
+    } else {
+        end_grant_due(t); /* asks for the releases that the receiver holds back */
     }
 }

@@ -43,6 +43,7 @@
 enum tcp_type { TCP_DATA = 1, TCP_GRANT, TCP_ASK, TCP_CONTROL, TCP_GOODBYE, TCP_ACK,
                 TCP_CLOSED /* the link is closed for good; the payload says why */ };
 #define TCP_FLAG_RESENT 1u           /* DATA: another path may have delivered this slice already */
+#define TCP_FLAG_LEAVES 4u           /* ASK: the sending end is to be freed, and waits for the last release */
 #define TCP_FLAG_GONE 2u             /* GRANT: the receiving end exists no longer */
 
 struct tcp_frame {                   /* 64 bytes, little-endian, as on the wire */
@@ -75,6 +76,7 @@ struct tcp_mark {                    /* receiving: what has come of the message 
 /* The memory of an end for one geometry: one allocation. Owned by the walker until it is in tcp_end.fresh, then by the holder. */
 struct tcp_slots {
     int k;
+    uint32_t hold;                    /* so many releases may wait for a batch to travel in: a sender needs fewer slots than it has */
     uint32_t stride, shape_no, first; /* number of the first message that uses slot 0 */
     size_t room;                      /* bytes of the allocation */
     struct net_slot *heads;
@@ -117,6 +119,8 @@ struct tcp_end {
     struct tcp_end *link_prev, *link_next;
     struct tcp_end *work_next, *note_next;
     bool in_work, in_notes;              /* queued for slices; for a GRANT or ASK */
+    bool in_no_hurry;                    /* the GRANT in notes goes out with the next batch */
+    bool hasty;                          /* receiver: the sender waits for each release */
     bool has_shape;                      /* receiver: has ever been shaped */
     bool dying;                          /* its walker is gone */
     bool gone;                           /* sender: the receiver's walker is gone */
@@ -219,6 +223,7 @@ struct net_link {
     struct tcp_end *ends;
     struct tcp_end *work_head, *work_tail;   /* ends with slices to send */
     struct tcp_end *notes_head, *notes_tail; /* ends with a GRANT or ASK to send */
+    int hurries;                         /* so many of these do not wait for a batch */
     uint32_t control_in;                 /* newest control frame received */
     bool ack_due;
     bool dirty;
@@ -329,6 +334,7 @@ bool end_settled(const struct tcp_end *t);       /* sender: everything posted wa
 void end_destroy(struct tcp_end *t);
 struct tcp_end *end_find(struct net_proc *p, const struct tcp_frame *f, bool sending);
 void end_grant_due(struct tcp_end *t);
+void end_unnote_first(struct net_link *l);   /* the first of notes_head is written */
 void end_replay(struct tcp_end *t);              /* a path of its link was lost */
 void slots_hold(struct tcp_slots *s);
 void slots_drop(struct tcp_slots *s);

@@ -235,6 +235,7 @@ static void drop_queues(struct net_link *l)
     for (struct tcp_end *t = l->notes_head; t; t = t->note_next)
         t->in_notes = false;
     l->work_head = l->work_tail = l->notes_head = l->notes_tail = NULL;
+    l->hurries = 0;
     l->ack_due = false;
 }
 

@@ -24,7 +24,7 @@ void path_batch_drop(struct tcp_path *path)
 
 bool link_has_unsent(const struct net_link *l)
 {
-    return l->work_head || l->notes_head || l->ack_due || atomic_load_explicit(&l->control_due, memory_order_relaxed);
+    return l->work_head || l->hurries || l->ack_due || atomic_load_explicit(&l->control_due, memory_order_relaxed);
 }
 
 /* ---- filling a batch ------------------------------------------------------------------------------------------ */
@@ -79,14 +79,13 @@ static void fill_notes(struct tcp_path *path)
         f->source = t->source;
         f->destination = t->destination;
         f->channel = t->channel;
-        l->notes_head = t->note_next;
-        if (!l->notes_head)
-            l->notes_tail = NULL;
-        t->in_notes = false;
-        if (!t->sending && t->dying) {
+        end_unnote_first(l);
+        if (t->sending) {
+            f->flags = t->dying ? TCP_FLAG_LEAVES : 0;
+        } else if (t->dying) {
             f->flags = TCP_FLAG_GONE;
             end_destroy(t);
-        } else if (!t->sending) {
+        } else {
             /* acquire: pairs with the release in net_release; the slots that we grant were read before */
             t->granted = atomic_load_explicit(&t->released, memory_order_acquire);
             f->number = t->granted;
@@ -282,7 +281,7 @@ static bool flush_balanced(struct net_link *l)
         }
         int slices = bulk ? 1 : TCP_BATCH_SLICES;
         path = bulk ? balance_pick(l) : first_free(l);
-        if (!path && (l->notes_head || l->ack_due)) { /* grants do not wait for the better lane */
+        if (!path && (l->hurries || l->ack_due)) { /* grants do not wait for the better lane */
             path = first_free(l);
             slices = 0;
         }

@@ -61,7 +61,9 @@ void planner_free(struct planner *planner);
 uno_err planner_choose(struct planner *planner, const struct request *req, struct choice *choice);
 /* One line: what was chosen and why; with `all`, a table of every candidate and its predicted cost. */
 uno_err planner_explain(struct planner *planner, const struct request *req, bool all, struct text *out);
-/* Largest payload of the small target in bytes (the sum of what one rank writes): 20 lines, 8 where there are many to read. */
-#define PLANNER_SMALL_BYTES(nranks) ((nranks) <= 8 ? 1120 : 448)
+/* Largest payload of the small target in bytes (the sum of what one rank writes): a block, 8 lines where there are many to read. */
+#define PLANNER_SMALL_BYTES(nranks) ((nranks) <= 8 ? 4096 : 448)
+#define PLANNER_SLOTS_FAR 4u     /* over TCP connections have so many times as many slots: releases wait there for a message to travel with */
+#define PLANNER_LINES_BYTES 1120 /* up to here it goes by lines, whose bytes count for nothing beside their number */
 
 #endif

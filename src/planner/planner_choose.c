@@ -259,14 +259,15 @@ static void prefer_one_round(const struct planner *p, const struct request *req,
         }
 }
 
-/* Lines: one hand-over, then each other rank's line is read; unless all goes one way, by every rank, in turn on its processor. No tiles,
- * no slots. */
-static void cost_small(const struct planner *p, struct planner_candidate *c)
+/* Entries of lines or a block: one hand-over, then each other rank's entry is read; unless all goes one way, by every rank, in turn on its
+ * processor. No tiles, no slots. */
+static void cost_small(const struct planner *p, const struct request *req, struct planner_candidate *c)
 {
     const struct topo_costs *costs = &p->settings.costs;
     const struct plan_load *load = &c->kept->load;
     uint64_t n = (uint64_t)p->settings.nranks, readers = load->one_way ? 1 : MAX(1, n / MAX(1, costs->processors));
-    uint64_t hop = planner_hop_ps(load, costs, LINES_AHEAD), work = readers * (n - 1) * costs->small_ps;
+    uint64_t payload = planner_payload(p, req), bytes_ps = payload > PLANNER_LINES_BYTES ? topo_work_ps(costs, 0, n, 0, payload) : 0;
+    uint64_t hop = planner_hop_ps(load, costs, LINES_AHEAD), work = readers * ((n - 1) * costs->small_ps + bytes_ps);
     c->cost_ps = hop + work;
     c->parts = (struct planner_parts){{[PART_HOPS] = hop, [PART_WORK] = work}};
 }
@@ -296,7 +297,7 @@ uno_err planner_propose(struct planner *p, const struct request *req, struct pla
         strcmp(planner_algos[list->c[0].algo].name, "flat") == 0 && planner_payload(p, req) <= PLANNER_SMALL_BYTES(p->settings.nranks)) {
         list->small = true;
         list->best = 0;
-        cost_small(p, &list->c[0]);
+        cost_small(p, req, &list->c[0]);
     }
     return UNO_OK;
 }

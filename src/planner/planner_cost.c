@@ -20,6 +20,7 @@
 #define TILE_LEAST 4096u
 #define TILE_MOST 1048576u
 #define TILE_MOST_NET 262144u
+#define TILE_LEAST_NET 32768u
 #define TILES_A_CHUNK 4u     /* over TCP at least */
 #define SLOTS_MOST 128u
 #define ROOM_MOST 2097152u /* about twice a second-level cache, see net_end.c */
@@ -282,11 +283,11 @@ static uint64_t cheapest_tile(const struct plan_load *load, const struct topo_co
     return best;
 }
 
-/* Over TCP a message costs more than its bytes, and how much is not measured: the largest that leaves some tiles a chunk. */
+/* Over TCP a message costs more than its bytes, and how much is not measured: the largest that leaves some tiles a chunk, but none whose bytes
+ * take no longer than a system call at each end. */
 static uint64_t large_tile(uint64_t chunk, uint64_t most)
 {
-    uint64_t tile = power_below(most, 64);
-    return chunk >= TILE_LEAST * TILES_A_CHUNK ? MIN(tile, power_below(chunk / TILES_A_CHUNK, TILE_LEAST)) : tile;
+    return MIN(power_below(most, 64), power_below(chunk / TILES_A_CHUNK, TILE_LEAST_NET));
 }
 
 uint64_t planner_slots(const struct plan_load *load, const struct planner_settings *settings, const struct topo_costs *costs,
@@ -294,7 +295,7 @@ uint64_t planner_slots(const struct plan_load *load, const struct planner_settin
 {
     uint64_t room = settings->memory_limit / MAX(1, load->connections); /* one connection's share */
     room = MAX(64 * SLOTS_K, MIN(room, settings->buffsize ? settings->buffsize : ROOM_MOST));
-    uint64_t most = power_below(room / SLOTS_K, 64), tile = most;
+    uint64_t most = power_below(room / (load->messages_net ? PLANNER_SLOTS_FAR : 1) / SLOTS_K, 64), tile = most;
     *slots = (struct planner_slots){.k = SLOTS_K, .room_bytes = room / 64 * 64};
     if (!settings->buffsize && load->messages_net)
         tile = large_tile(chunk_bytes, MIN(most, TILE_MOST_NET));

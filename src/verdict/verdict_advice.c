@@ -7,7 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_PIDS 16 /* in one command */
+
 /* ---- what to do ------------------------------------------------------------------------------------------------------------- */
+
+/* "kill -CONT 811 812 on n1, 820 on n2 lets them go on" */
+static void say_go_on(struct out *o, const struct judge *j, const struct fault *x)
+{
+    const char *host = NULL;
+    int n = 0;
+    say(o, "kill -CONT");
+    for (int i = 0; i < x->nculprits; i++) {
+        const struct verdict_rank *r = &j->f->ranks[x->culprits[i]];
+        if (r->process.run != VERDICT_RUN_STOPPED)
+            continue;
+        if (host && strcmp(host, r->host) != 0)
+            say(o, " on %s,", host);
+        host = r->host;
+        if (++n <= MOST_PIDS)
+            say(o, " %d", r->pid);
+    }
+    say(o, "%s on %s lets %s go on", n > MOST_PIDS ? " ..." : "", host ? host : "its host", n > 1 ? "them" : "it");
+}
 
 void what_next(struct out *o, const struct judge *j, const struct fault *x)
 {
@@ -32,9 +53,9 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
         if (r && r->process.run == VERDICT_RUN_TRACED)
             say(o, "let the debugger go on (continue, or detach)");
         else if (r && r->process.run == VERDICT_RUN_FROZEN)
-            say(o, "thaw its cgroup (echo 0 > cgroup.freeze), or ask who suspended the container");
+            say(o, "thaw its cgroup (echo 0 > cgroup.freeze, where there is none echo THAWED > freezer.state), or ask who suspended the container");
         else
-            say(o, "kill -CONT %d on %s lets it go on", r ? r->pid : 0, host);
+            say_go_on(o, j, x);
         break;
     case VERDICT_KIND_COMM_ORDER: say(o, "use communicators in one order on all ranks, or their calls in one group"); break;
     case VERDICT_KIND_P2P_UNMATCHED:

@@ -20,6 +20,7 @@
 #define NET_IDLE_NS 1000000000ull /* net's descriptor fires for its timers too; this is a safety net */
 #define NET_ROUNDS 64
 #define LEAVE_NS 100000000ull /* so long who leaves waits for the steward's last words to be under way */
+#define SAVE_NS 1200000000ull /* ... and for what is known of a death to be saved, for which the steward takes a second at most */
 #define ALONE_NS 1000000000ull
 #define LATE_NS 1000000000ull /* the loop came so late: the process was stopped or starved, and what seemed silent was not */
 
@@ -162,6 +163,15 @@ void watch_stalled(struct watch *w)
     ring(w);
 }
 
+void watch_hurry(struct watch *w, uint64_t stall_ns)
+{
+    if (!w || w->forked || !w->running)
+        return;
+    uint64_t before = atomic_load_explicit(&w->page->hurry, memory_order_relaxed); /* of two at once one is enough */
+    atomic_store_explicit(&w->page->hurry, ((before >> 32) + 1) << 32 | MIN(stall_ns / 1000000, UINT32_MAX), memory_order_relaxed);
+    ring(w);
+}
+
 void watch_resumed(struct watch *w)
 {
     if (w && !w->forked && w->running)
@@ -296,6 +306,7 @@ static void look_for_leaving(struct watch *w)
     if (!atomic_load_explicit(&w->leaving, memory_order_relaxed) || atomic_load_explicit(&w->left, memory_order_relaxed))
         return;
     hosts_leave(w, clock_ns());
+    post_end(w);
     atomic_store_explicit(&w->left, true, memory_order_release); /* pairs with the acquire in watch_goodbye */
 }
 
@@ -330,9 +341,9 @@ static void *steward(void *arg)
         post_timer(w, clock_ns());
         w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
+    look_for_leaving(w);
     post_end(w);
     records_end(w);
-    look_for_leaving(w);
     commands_run(w); /* an abort just before the end still goes out */
     watch_own_thread(-1);
     return NULL;
@@ -439,17 +450,18 @@ uno_err watch_start(const struct watch_options *opt, struct watch **watch)
     return err;
 }
 
-void watch_goodbye(struct watch *w)
+void watch_goodbye(struct watch *w, bool failed)
 {
     if (!w || w->forked)
         return;
     atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
     if (w->opt.board) /* release: all that it did before; pairs with the acquire in records_goodbye */
         atomic_store_explicit(&w->opt.board->page->goodbye, 1, memory_order_release);
-    if (!w->running || w->nhosts < 2)
+    bool saves = atomic_load_explicit(&w->post_due, memory_order_relaxed) || (failed && w->ledger_dir[0]); /* it may not have seen why yet */
+    if (!w->running || (w->nhosts < 2 && !saves))
         return;
     ring(w);
-    for (uint64_t until = clock_ns() + LEAVE_NS; clock_ns() < until; nanosleep(&(struct timespec){0, 50000}, NULL))
+    for (uint64_t until = clock_ns() + (saves ? SAVE_NS : LEAVE_NS); clock_ns() < until; nanosleep(&(struct timespec){0, 50000}, NULL))
         if (atomic_load_explicit(&w->left, memory_order_acquire)) /* pairs with the release in look_for_leaving */
             return;
 }

@@ -238,10 +238,14 @@ struct watch_member {          /* one per rank of the job */
     int32_t pid;               /* as seen in its own pid namespace */
     uint64_t start_ticks;      /* from /proc/<pid>/stat, against reuse of the pid; 0 = unknown */
     int32_t launched;          /* the number that its launcher gave it, where that tells how processes end (UNISONO_ENDS_FD); -1 = none */
+    uint64_t log;              /* log_identity */
     char hostname[64];
     struct sock_address_book book;
     struct net_segment_ref board; /* of its process; bytes 0 = it has none */
 };
+/* What one process of a host prints for all, printed by `speaker`: does `rank` print it, too? Yes, if its lines go to a file where they would be
+ * missing, and no lower rank of its host writes that file. */
+bool watch_prints_too(const struct watch_member *members, int rank, int speaker);
 /* What processes tell each other through their stewards. Kinds below WATCH_MESSAGE_FIRST are the stewards' own. */
 enum watch_message {
     WATCH_MESSAGE_FIRST = 64,
@@ -299,10 +303,13 @@ uno_err watch_tell(struct watch *watch, int process, enum watch_message kind, co
 /* Somebody in this process waits without progress, for UNISONO_STALL at least: to be called every second while that is so. Takes no
  * lock. All ranks are asked, and what comes out is printed once a host and given to on_verdict. */
 void watch_stalled(struct watch *watch);
+/* ... and its deadline is near: what comes out now is given to on_verdict, not printed. What waits for stall_ns counts as stalled here. */
+void watch_hurry(struct watch *watch, uint64_t stall_ns);
 void watch_resumed(struct watch *watch); /* a wait that watch_stalled told of has ended well */
 /* This process leaves in order: its end is not a death. Never blocks. Its own host learns it from the board or said_goodbye, other hosts from
- * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. */
-void watch_goodbye(struct watch *watch);
+ * net_proc_drain; here it ends the reports to on_dead and on_left, for who leaves waits for nobody. failed: a communicator had; then what is known of a death
+ * is saved first, for a second at most. */
+void watch_goodbye(struct watch *watch, bool failed);
 /* Send what is queued, end the thread, free. Also for a watch that was never started; NULL is allowed. */
 void watch_stop(struct watch *watch);
 void watch_forked(struct watch *watch); /* in a forked child: close descriptors; every later call does nothing */

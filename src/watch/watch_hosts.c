@@ -171,13 +171,25 @@ static void look_who_is_hub(struct watch *w, uint64_t now)
 
 /* ---- what the hub says to everybody here ----------------------------------------------------------------------------------- */
 
-static void take_notice(struct watch *w, const struct notice *n)
+bool watch_prints_too(const struct watch_member *members, int rank, int speaker)
+{
+    const struct watch_member *m = &members[rank];
+    bool prints = m->log != 0 && m->log != members[speaker].log;
+    for (int r = 0; r < rank && prints; r++)
+        prints = members[r].host != m->host || members[r].process == m->process || members[r].log != m->log;
+    return prints;
+}
+
+static void take_notice(struct watch *w, const struct peer *from, const struct notice *n)
 {
     if (atomic_load_explicit(&w->leaving, memory_order_relaxed))
         return;
+    bool verdict = n->kind == NOTICE_VERDICT || n->kind == NOTICE_FRESH;
     inquiry_notice(w, n);
-    if ((n->kind == NOTICE_VERDICT || n->kind == NOTICE_GOES_ON) && w->opt.on_verdict)
-        w->opt.on_verdict(w->opt.arg, n->comm_id, n->kind == NOTICE_VERDICT ? n->text : NULL);
+    if (n->kind != NOTICE_FRESH && n->kind != NOTICE_UNREACHABLE && watch_prints_too(w->members, w->opt.rank, from->process))
+        LOG(LOG_WARN, LOG_WATCH, "%s", n->text);
+    if ((verdict || n->kind == NOTICE_GOES_ON) && w->opt.on_verdict)
+        w->opt.on_verdict(w->opt.arg, n->comm_id, verdict ? n->text : NULL);
     if (n->kind == NOTICE_UNREACHABLE && n->host >= 0 && n->host < w->nhosts && w->opt.on_unreachable)
         w->opt.on_unreachable(w->opt.arg, n->host, n->text);
 }
@@ -195,7 +207,7 @@ static void look_for_notices(struct watch *w)
             p->notices = last - STEWARD_NOTICES; /* we did not look for long */
         while (p->notices != last)
             if (notice_read(page, ++p->notices, &n))
-                take_notice(w, &n);
+                take_notice(w, p, &n);
     }
 }
 
@@ -349,6 +361,12 @@ void hosts_pair_text(const struct watch *w, int host, uint64_t now, char *buf, s
              f->to[0] ? f->to : "?", f->text[0] ? ": " : "", f->text, "look at cable, switch, firewall");
 }
 
+static void print(struct watch *w, const char *text)
+{
+    LOG(LOG_WARN, LOG_WATCH, "%s", text);
+    notice_post(w->page, NOTICE_SAID, -1, 0, 0, text);
+}
+
 /* To the hubs of all other hosts. */
 static void tell_pair(struct watch *w, int host, bool cut, const char *text)
 {
@@ -357,7 +375,7 @@ static void tell_pair(struct watch *w, int host, bool cut, const char *text)
     size_t len = strnlen(text, NOTICE_TEXT_BYTES - 1);
     memcpy(buf, head, sizeof head);
     memcpy(buf + sizeof head, text, len);
-    LOG(LOG_WARN, LOG_WATCH, "%s", text);
+    print(w, text);
     for (int h = 0; h < w->nhosts; h++) {
         struct peer *p = h == w->own_host || h == host ? NULL : hosts_hub_of(w, h);
         if (p && w->hosts[h].state == HOST_HEARD)
@@ -392,7 +410,7 @@ void hosts_pair_said(struct watch *w, const struct peer *from, const void *data,
         w->pairs[w->npairs++] = pair;
     else
         w->pairs[at] = w->pairs[--w->npairs];
-    LOG(LOG_WARN, LOG_WATCH, "%s", text);
+    print(w, text);
 }
 
 void hosts_heard(struct watch *w, const struct peer *from, uint64_t when_ns)

@@ -44,6 +44,7 @@ struct peer {                 /* one per process of the job, in the order of the
     uint64_t gone_ns;         /* PEER_DEAD, PEER_LEFT: when that was learned */
     /* processes of this host */
     uint32_t beat, stalled, resumed, notices; /* as last seen there */
+    uint64_t hurry;
     uint64_t beat_ns;         /* when `beat` last changed */
     bool mute;                /* its steward does not run: stopped, frozen, starved */
     bool starves;             /* the hub, whose control group gives it hardly a processor: it cannot speak for anybody */
@@ -97,7 +98,10 @@ struct inquiry {
     /* as the root */
     struct gather gather;
     uint64_t next_ns, step_ns;
-    bool told, told_fault;
+    uint64_t hurry_ns;        /* somebody's deadline was said to be near; 0 = it is not */
+    uint32_t hurry_ms;        /* what counts as a stall there */
+    uint64_t judge_ns;        /* what counts as one in the inquiry that runs */
+    bool told, told_fault, told_pace; /* the last: others went on at a slow one's pace */
     uint64_t told_identity[8]; /* what was said since things last went on: facts that take turns are not repeated */
     int ntold;
     uint64_t told_since_ns;
@@ -108,7 +112,7 @@ struct inquiry {
     uint32_t heard_number;
     uint32_t heard_identity[8]; /* faults that anybody has told this host since things last went on: a new root does not repeat them */
     int nheard;
-    uint64_t heard_ns;
+    uint64_t heard_ns, fresh_ns;
 };
 struct pair { int32_t a, b; };/* hosts that do not reach each other, as somebody said; a < b */
 
@@ -173,6 +177,7 @@ struct watch {
     const char *ledger_dir;   /* "" = nothing is saved */
     uint64_t post_ns;         /* ledgers are saved then; 0 = nothing to save */
     bool post_again;          /* ... and once more, when more is known */
+    _Atomic bool post_due;    /* something is to be saved before the process ends; relaxed, watch_goodbye looks at it */
     uint64_t alone_ns;        /* next look whether the program has threads left */
     struct door door;         /* for tools of this user */
     uint64_t net_again_ns;    /* net's descriptor counts again from then on; 0 = it does */
@@ -263,7 +268,7 @@ void rates_tick(struct watch *w, uint64_t now);  /* at every round: how fast do 
 void rates_fill(const struct host *host, struct verdict_link *l); /* ... lately, and since when too slowly */
 
 /* watch_message.c: messages longer than a frame. */
-enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT };
+enum { MESSAGE_PAIR = 1, MESSAGE_STALL, MESSAGE_RESUMED, MESSAGE_INQUIRE, MESSAGE_REPORT, MESSAGE_REPORTED, MESSAGE_VERDICT, MESSAGE_HURRY };
 /* the stewards' own kinds, below WATCH_MESSAGE_FIRST */
 void message_send(struct watch *w, struct peer *to, uint8_t kind, const void *data, size_t bytes);
 /* A part came. UNO_ERR_PARSE: it does not fit to what came before; what was there is forgotten. */

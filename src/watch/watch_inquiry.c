@@ -3,7 +3,8 @@
  * watch_inquiry.c - what is going on? Somebody waits without progress: its steward's page says so, its hub tells the *root*, the hub
  * of the lowest host that is heard. The root asks the hub of every host that it hears for the records of its ranks, notes what it
  * knows itself of the others, waits a moment (watch_gather.c), and has the facts judged. The sentence goes to all hubs; each prints it once
- * and leaves it for its host's processes. It is said again only when it changes, and taken back when things go on.
+ * and leaves it for its host's processes. It is printed again only when it changes, and taken back when things go on. Whose deadline is near
+ * asks once more, and gets it as it is then.
  * Runs on the steward's thread only; nothing here waits.
  */
 #include "watch/watch_inner.h"
@@ -49,7 +50,8 @@ static bool anybody_silent(const struct watch *w)
 
 static void say_here(struct watch *w, const struct sentence *s, const char *text)
 {
-    LOG(LOG_WARN, LOG_WATCH, "%s", text);
+    if (s->kind != NOTICE_FRESH)
+        LOG(LOG_WARN, LOG_WATCH, "%s", text);
     notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, s->identity, text);
     if (s->kind == NOTICE_VERDICT)
         post_soon(w);
@@ -76,13 +78,13 @@ static void heard_sentence(struct watch *w, const struct peer *from, const void 
     if (bytes < sizeof s || bytes >= sizeof s + sizeof text || !w->hub)
         return;
     memcpy(&s, data, sizeof s);
-    uint64_t now = clock_ns();
-    if (now - q->heard_ns < LEAST_NS)
+    uint64_t now = clock_ns(), *last_ns = s.kind == NOTICE_FRESH ? &q->fresh_ns : &q->heard_ns;
+    if (now - *last_ns < LEAST_NS)
         return; /* no root says two things at once */
-    if ((s.kind != NOTICE_VERDICT && s.kind != NOTICE_GOES_ON) || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
+    if ((s.kind != NOTICE_VERDICT && s.kind != NOTICE_GOES_ON && s.kind != NOTICE_FRESH) || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
         (q->heard_origin == s.origin && (int32_t)(s.number - q->heard_number) <= 0))
         return;
-    q->heard_ns = now;
+    *last_ns = now;
     q->heard_origin = s.origin;
     q->heard_number = s.number;
     size_t len = bytes - sizeof s;
@@ -130,21 +132,25 @@ static bool was_heard(const struct inquiry *q, const struct verdict *v)
     return heard;
 }
 
+static void say_verdict(struct watch *w, enum notice_kind kind, const struct verdict *v)
+{
+    char text[NOTICE_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? ". What to do: " : "", v->what_next);
+    say(w, kind, v->comm_id, sentence_identity(v), text);
+}
+
 static void tell(struct watch *w, const struct verdict *v, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
-    char text[NOTICE_TEXT_BYTES];
     q->told_fault = v->fault || (q->told && q->told_fault);
     if (!q->told)
         q->told_since_ns = now - MIN(v->age_ns, now);
     q->told = true;
     q->told_identity[q->ntold++] = v->identity;
     q->resumed = false;
+    q->told_pace = v->kind == VERDICT_KIND_SLOW_RANK || v->kind == VERDICT_KIND_SLOW_LINK;
     snprintf(q->told_kind, sizeof q->told_kind, "%s", verdict_kind_name(v->kind));
-    if (was_heard(q, v))
-        return;
-    snprintf(text, sizeof text, "%s%s%s", v->headline, v->what_next[0] ? ". What to do: " : "", v->what_next);
-    say(w, NOTICE_VERDICT, v->comm_id, sentence_identity(v), text);
+    say_verdict(w, was_heard(q, v) ? NOTICE_FRESH : NOTICE_VERDICT, v);
 }
 
 static bool is_news(const struct inquiry *q, const struct verdict *v)
@@ -176,9 +182,14 @@ static void judge(struct watch *w, uint64_t now)
     struct verdict_facts *f = &q->gather.facts;
     f->now_ns = now;
     f->now_real_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
-    f->stall_ns = w->stall_ns;
+    f->stall_ns = q->judge_ns;
     uno_err err = verdict_judge(f, &v);
     gather_end(&q->gather);
+    if (q->judge_ns < w->stall_ns) { /* for a short deadline alone */
+        if (err == UNO_OK && v.kind != VERDICT_KIND_NONE && v.sure != VERDICT_GUESS)
+            say_verdict(w, NOTICE_FRESH, &v);
+        return;
+    }
     bool sure = err == UNO_OK && may_be_said(q, &v, w->stall_ns, now), news = sure && is_news(q, &v);
     q->step_ns = news || !sure ? AGAIN_NS : MIN(MAX(q->step_ns, AGAIN_NS) * 2, AGAIN_MOST_NS);
     q->next_ns = now + (err == UNO_OK && v.kind == VERDICT_KIND_NONE ? AGAIN_NS : q->step_ns);
@@ -188,6 +199,8 @@ static void judge(struct watch *w, uint64_t now)
         LOG(LOG_DEBUG, LOG_WATCH, "inquiry %u: %s: %s", q->gather.number, verdict_kind_name(v.kind), v.headline);
     if (news)
         tell(w, &v, now);
+    else if (sure && v.kind != VERDICT_KIND_NONE)
+        say_verdict(w, NOTICE_FRESH, &v);
 }
 
 /* ---- things go on ------------------------------------------------------------------------------------------------------------- */
@@ -198,13 +211,18 @@ static void look_whether_it_goes_on(struct watch *w, uint64_t now)
     char text[NOTICE_TEXT_BYTES], age[32];
     if (!q->told || now - q->stall_ns < GOES_ON_NS)
         return;
-    if (q->resumed && q->told_fault) {
+    bool over = !q->resumed && now - q->stall_ns > FORGET_NS;
+    if (over && q->told_pace) { /* nobody stood still, so nobody says that he goes on */
+        snprintf(text, sizeof text, "nobody was held up for %s (the last verdict was: %s)", verdict_age_text(age, sizeof age, now - q->stall_ns),
+                 q->told_kind);
+        say(w, NOTICE_GOES_ON, 0, 0, text);
+    } else if (q->resumed && q->told_fault) {
         uint64_t end_ns = MAX(q->stall_ns, q->resumed_ns);
         snprintf(text, sizeof text, "goes on after %s (the last verdict was: %s)",
                  verdict_age_text(age, sizeof age, end_ns - MIN(q->told_since_ns, end_ns)), q->told_kind);
         say(w, NOTICE_GOES_ON, 0, 0, text);
     }
-    if (q->resumed || now - q->stall_ns > FORGET_NS) {
+    if (q->resumed || over) {
         q->told = q->resumed = false;
         q->ntold = q->nheard = 0;
     }
@@ -219,28 +237,54 @@ static void note_resumed(struct inquiry *q)
     q->resumed = true;
 }
 
-static void tell_root(struct watch *w, uint8_t kind, uint8_t hops)
+/* STALL, RESUMED, HURRY: how often it was passed on; ms: HURRY, what counts as a stall. */
+struct signal { uint8_t hops; uint8_t ms[4]; };
+
+static void tell_root(struct watch *w, uint8_t kind, uint8_t hops, uint32_t ms)
 {
     int root = root_host(w);
     struct peer *p = root == w->own_host ? NULL : hosts_hub_of(w, root);
+    struct signal s = {.hops = hops};
+    memcpy(s.ms, &ms, sizeof s.ms);
     if (p)
-        message_send(w, p, kind, &hops, 1);
+        message_send(w, p, kind, &s, sizeof s);
+}
+
+static void hurry(struct inquiry *q, uint32_t ms)
+{
+    q->hurry_ms = q->hurry_ns ? MIN(q->hurry_ms, ms) : ms;
+    q->hurry_ns = clock_ns();
+}
+
+/* Something is so on another host. */
+static void heard_signal(struct watch *w, uint8_t kind, const void *data, size_t bytes)
+{
+    struct inquiry *q = &w->inquiry;
+    struct signal s;
+    uint32_t ms;
+    if (bytes != sizeof s)
+        return;
+    memcpy(&s, data, sizeof s);
+    memcpy(&ms, s.ms, sizeof ms);
+    if (root_host(w) != w->own_host) {
+        if (s.hops < MOST_HOPS)
+            tell_root(w, kind, (uint8_t)(s.hops + 1), ms);
+    } else if (kind == MESSAGE_STALL) {
+        q->stall_ns = clock_ns();
+    } else if (kind == MESSAGE_RESUMED) {
+        note_resumed(q);
+    } else {
+        hurry(q, ms);
+    }
 }
 
 void inquiry_message(struct watch *w, struct peer *from, uint8_t kind, const void *data, size_t bytes)
 {
     struct inquiry *q = &w->inquiry;
-    uint8_t hops = bytes == 1 ? *(const uint8_t *)data : MOST_HOPS;
     switch (kind) {
     case MESSAGE_STALL:
     case MESSAGE_RESUMED:
-        if (root_host(w) == w->own_host && kind == MESSAGE_STALL)
-            q->stall_ns = clock_ns();
-        else if (root_host(w) == w->own_host)
-            note_resumed(q);
-        else if (hops < MOST_HOPS)
-            tell_root(w, kind, (uint8_t)(hops + 1));
-        break;
+    case MESSAGE_HURRY: heard_signal(w, kind, data, bytes); break;
     case MESSAGE_INQUIRE: gather_asked(w, from, data, bytes); break;
     case MESSAGE_REPORT:
     case MESSAGE_REPORTED:
@@ -261,21 +305,38 @@ void inquiry_page(struct watch *w, struct peer *p, const struct steward_page *pa
         q->own_stall_ns = q->stall_ns = now;
     if (resumed != p->resumed && w->hub) {
         note_resumed(q);
-        tell_root(w, MESSAGE_RESUMED, 0);
+        tell_root(w, MESSAGE_RESUMED, 0, 0);
     }
+    uint64_t near = atomic_load_explicit(&page->hurry, memory_order_relaxed);
+    if (near != p->hurry && w->hub && root_host(w) == w->own_host)
+        hurry(q, (uint32_t)near);
+    else if (near != p->hurry && w->hub)
+        tell_root(w, MESSAGE_HURRY, 0, (uint32_t)near);
     p->stalled = stalled;
     p->resumed = resumed;
+    p->hurry = near;
+}
+
+static void begin(struct watch *w, uint64_t now)
+{
+    struct inquiry *q = &w->inquiry;
+    bool near = q->hurry_ns && now - q->hurry_ns < FRESH_NS;
+    q->hurry_ns = 0;
+    if (!near && (now < q->next_ns || now - q->stall_ns >= FRESH_NS))
+        return;
+    q->judge_ns = near ? MIN(w->stall_ns, q->hurry_ms * 1000000ull) : w->stall_ns;
+    if (gather_begin(w, &q->gather, true, now) != UNO_OK)
+        LOG(LOG_INFO, LOG_WATCH, "no inquiry: %s", err_text());
 }
 
 static void begin_or_tell_root(struct watch *w, uint64_t now)
 {
     struct inquiry *q = &w->inquiry;
     if (root_host(w) == w->own_host) {
-        if (now >= q->next_ns && now - q->stall_ns < FRESH_NS && gather_begin(w, &q->gather, true, now) != UNO_OK)
-            LOG(LOG_INFO, LOG_WATCH, "no inquiry: %s", err_text());
+        begin(w, now);
     } else if (now >= q->tell_root_ns && now - q->own_stall_ns < FRESH_NS) {
         q->tell_root_ns = now + TELL_ROOT_NS;
-        tell_root(w, MESSAGE_STALL, 0);
+        tell_root(w, MESSAGE_STALL, 0, 0);
     }
 }
 
@@ -284,7 +345,7 @@ void inquiry_timers(struct watch *w, uint64_t now)
     struct inquiry *q = &w->inquiry;
     if (gather_done(w, &q->gather, now))
         judge(w, now);
-    if (!q->gather.runs && w->hub && q->stall_ns)
+    if (!q->gather.runs && w->hub && (q->stall_ns || q->hurry_ns))
         begin_or_tell_root(w, now);
     look_whether_it_goes_on(w, now);
 }
@@ -301,7 +362,8 @@ void inquiry_late(struct watch *w, uint64_t late_ns)
 /* With one process there is nobody whose page must be looked at, but somebody may be stalled. */
 bool inquiry_pending(const struct watch *w)
 {
-    return w->inquiry.told || (w->inquiry.stall_ns && clock_ns() - w->inquiry.stall_ns < FRESH_NS);
+    const struct inquiry *q = &w->inquiry;
+    return q->told || q->hurry_ns || q->gather.runs || (q->stall_ns && clock_ns() - q->stall_ns < FRESH_NS);
 }
 
 void inquiry_free(struct watch *w)

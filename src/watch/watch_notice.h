@@ -12,7 +12,8 @@
 #include "base/base.h"
 #include "net/net.h"
 
-enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE };
+/* FRESH: a verdict as it is by now, for who must return; SAID: a line that the hub printed. */
+enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE, NOTICE_FRESH, NOTICE_SAID };
 #define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
 #define STEWARD_NOTICES 8
 #define STEWARD_HOSTS 64       /* so many hosts' paths are measured */
@@ -31,6 +32,7 @@ struct steward_page {
     _Atomic uint32_t generation; /* of the owner's time as hub; 0 = it never took over */
     _Atomic uint32_t stalled;    /* while somebody in the process waits without progress; any thread of it */
     _Atomic uint32_t resumed;    /* a wait that was stalled has ended well; any thread of it */
+    _Atomic uint64_t hurry;      /* a deadline is near; the low half: what counts as a stall there, in ms; any thread of it */
     _Atomic uint64_t refused;    /* connections that the process has refused so far */
     _Atomic uint32_t notices;    /* number of the newest; release, after the notice */
     /* Over this process's sockets to each host, so far; behind_us: busy with more ready than the path takes. Relaxed. */

@@ -251,16 +251,16 @@ static void peer_died(struct watch *w, struct peer *p, enum source source, const
     snprintf(p->text, sizeof p->text, "%s", text);
     bool others_say_it = peer_is_local(w, p) && !p->records.page; /* those who have its board, and know more */
     LOG(others_say_it ? LOG_DEBUG : LOG_INFO, LOG_WATCH, "%s", text);
+    if (peer_is_local(w, p))
+        post_soon(w); /* before anybody ends because of it */
     if (!atomic_load_explicit(&w->leaving, memory_order_relaxed))
         w->opt.on_dead(w->opt.arg, p->process, p->text);
     if (source == SEEN_AS_FIN)
         tell(w, p, true);
-    if (peer_is_local(w, p)) {
+    if (peer_is_local(w, p))
         pass_on(w, p);
-        post_soon(w);
-    } else {
+    else
         link_hubs(w, false);
-    }
 }
 
 /* how: "exited with status 0", or "" where only its goodbye is known. */

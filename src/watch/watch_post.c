@@ -104,6 +104,7 @@ void post_soon(struct watch *w)
         return;
     w->post_ns = clock_ns() + SOON_NS;
     w->post_again = true;
+    atomic_store_explicit(&w->post_due, true, memory_order_relaxed);
 }
 
 void post_timer(struct watch *w, uint64_t now)
@@ -128,4 +129,5 @@ void post_end(struct watch *w)
     uint64_t until = clock_ns() + LEAVE_NS; /* acquire: pairs with the release in writer */
     while (atomic_load_explicit(&writes, memory_order_acquire) != 0 && clock_ns() < until)
         usleep(1000);
+    atomic_store_explicit(&w->post_due, false, memory_order_relaxed);
 }

@@ -54,7 +54,7 @@ CAUSES = {
     "never_joins": Cause("a rank never joins", "start", "worker",
                          r"have not joined [^:]*: ([0-9]+(-[0-9]+)?, )*{rank}\b|: rank {rank} was not reached"),
     "settings": Cause("a rank has another setting", "start", "worker", r"UNISONO_CHANNELS=0\b.*rank {rank} .*UNISONO_CHANNELS=3\b"),
-    "version": Cause("a rank has another version of the library", "start", "worker", r"rank 0 .*version 100\b.*rank {rank} .*version 200\b"),
+    "version": Cause("a rank has another version of the library", "start", "worker", r"rank 0 .*version 0\.1\.0\b.*rank {rank} .*version 0\.2\.0\b"),
     "word": Cause("a rank has another word size", "start", "worker", r"rank 0 .*words of 64 bits.*rank {rank} .*one for 32"),
     "cut_drop": Cause("packets between two hosts vanish", "cut", "drop", PAIR),
     "cut_reject": Cause("packets between two hosts are refused", "cut", "reject", PAIR),

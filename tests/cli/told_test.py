@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """told_test.py UNISONO WHY_RANK - what jobs tell by themselves, and when: a rank that merely computes is a fact, told once and only where
-others wait; a death is told within 100 ms on the host and 1 s elsewhere, also of a rank whose children hold all that it had open."""
+others wait; a death is told within 100 ms on the host and 1 s elsewhere, also of a rank whose children hold all that it had open; every log that
+is a file has each sentence once; a deadline's error tells how things are then; and ranks that end at once leave behind what they knew."""
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -64,6 +67,89 @@ class Deaths(unittest.TestCase):
     def test_elsewhere(self):
         """Ranks without shared memory know as little of each other as those of several hosts."""
         self.told_within(1.0, UNISONO_SHM_DISABLE="1")
+
+
+class Logs(unittest.TestCase):
+    def logs_of(self, folder, pattern):
+        """Of three ranks of which rank 1 is stopped, goes on, and is killed: rank -> text, and the pid of rank 1."""
+        with job("loop", 3, UNISONO_STALL="0.5", UNISONO_DEBUG_FILE=os.path.join(folder, pattern)) as p:
+            pids = dict(map(int, p.stdout.readline().split()) for _ in range(3))
+            paths = {r: os.path.join(folder, pattern.replace("%p", str(pid))) for r, pid in pids.items()}
+            for act, word in ((signal.SIGSTOP, "is stopped by a signal"), (signal.SIGCONT, "goes on after"), (signal.SIGKILL, "killed by signal 9")):
+                os.kill(pids[1], act)
+                for rank in (0, 2):
+                    self.appears(paths[rank], word)
+            p.communicate(timeout=LIMIT_S)
+        return {r: self.read(path) for r, path in paths.items()}, pids[1]
+
+    @staticmethod
+    def read(path):
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+
+    def appears(self, path, word):
+        until = time.monotonic() + LIMIT_S
+        while word not in self.read(path):
+            self.assertLess(time.monotonic(), until, "%s: %s" % (word, self.read(path)))
+            time.sleep(0.02)
+
+    def once_each(self, text, pid):
+        for told in (r"all_reduce #\d+ is stuck for .*: rank 1 \(pid %d .* is stopped by a signal" % pid, "goes on after .*stopped",
+                     r"all_reduce #\d+.*: rank 1 \(pid %d .*killed by signal 9|rank 1 \(pid %d .*killed by signal 9" % (pid, pid)):
+            self.assertEqual(len([line for line in text.splitlines() if re.search(told, line)]), 1, (told, text))
+
+    def test_files_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            texts, pid = self.logs_of(folder, "log.%p")
+            for rank in (0, 2):
+                with self.subTest(rank=rank):
+                    self.once_each(texts[rank], pid)
+
+    def test_one_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            texts, pid = self.logs_of(folder, "log")
+            self.once_each(texts[0], pid)
+
+
+class Deadlines(unittest.TestCase):
+    def error_of(self, **env):
+        with job("absent", 2, **env) as p:
+            pids = dict(map(int, p.stdout.readline().split()) for _ in range(2))
+            for line in p.stderr:
+                if "UNISONO_TIMEOUT" in line:
+                    os.kill(pids[1], signal.SIGKILL)
+                    p.communicate(timeout=LIMIT_S)
+                    return line
+        raise AssertionError("no deadline passed")
+
+    def test_before_the_stall_limit(self):
+        self.assertRegex(self.error_of(UNISONO_TIMEOUT="2"), r"waited 2\.0 s .*is stuck for 1\.\d s: rank 1 \(pid .*never called it; it waits in the system call pause")
+
+    def test_long_after_the_verdict(self):
+        age = re.search(r"waited 6\.0 s .*is stuck for ([0-9.]+) s: rank 1", self.error_of(UNISONO_TIMEOUT="6", UNISONO_STALL="0.4"))
+        self.assertGreaterEqual(float(age[1]), 4.4)
+
+
+class Ends(unittest.TestCase):
+    def test_last_call_differs(self):
+        with job("roots", 2) as p:
+            _, err = p.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertRegex(err, r"finalize: broadcast #3: rank \d passes root \d, rank \d passes root \d")
+
+    def test_saved_without_a_launcher(self):
+        """Who sees the death ends at once, as does everybody."""
+        with tempfile.TemporaryDirectory() as folder:
+            env = dict(os.environ, UNISONO_SIZE="3", UNISONO_FILE=os.path.join(folder, "meet"), UNISONO_LEDGER_DIR=folder)
+            ranks = [subprocess.Popen([RANK, "loop"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                      env=dict(env, UNISONO_RANK=str(r))) for r in range(3)]
+            for p in ranks:
+                p.stdout.readline()
+            ranks[0].kill()
+            for p in ranks:
+                p.communicate(timeout=LIMIT_S)
+            why = subprocess.run([UNISONO, "why", env["UNISONO_LEDGER_DIR"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            self.assertRegex(why.stdout, r"rank 0 \(pid %d .*(killed by signal 9|status unknown here)" % ranks[0].pid, why.stderr)
 
 
 if __name__ == "__main__":

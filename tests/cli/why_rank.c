@@ -9,6 +9,7 @@
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
  * each rank uses the one with the next rank first;
+ * "roots": after two calls each rank broadcasts as the root, which is the last call, and finalizes;
  * "computes": rank 1, or in "rests" each rank, computes for 3 s before its third call; all end after the fifth;
  * "grow": as loop, and rank 1, in the cgroup whose cgroup.procs WHY_RANK_CGROUP names, takes memory without end. Each rank says when it is there: "RANK PID".
  */
@@ -167,6 +168,15 @@ static void *last_thread(void *arg)
     return arg;
 }
 
+/* Nobody waits for anybody in it. */
+static int each_is_root(uno_comm *comm, float *out)
+{
+    if (uno_broadcast(out, out, 1000, UNO_FLOAT32, uno_comm_rank(comm), comm, NULL) != UNO_OK)
+        return failed("broadcast", comm);
+    usleep(100000);
+    return uno_comm_finalize(comm) == UNO_OK ? 0 : failed("finalize", comm);
+}
+
 static bool has_an_absent_rank(const char *mode)
 {
     return strcmp(mode, "absent") == 0 || strncmp(mode, "closed", 6) == 0;
@@ -210,6 +220,8 @@ int main(int argc, char **argv)
             printf("%d %d\n", rank, (int)getpid());
             fflush(stdout);
         }
+        if (i == 2 && strcmp(mode, "roots") == 0)
+            return each_is_root(comm, out);
         if (i == 2 && strcmp(mode, "threads") == 0 && rank == 1) {
             pthread_t thread;
             if (pthread_create(&thread, NULL, last_thread, NULL) == 0)

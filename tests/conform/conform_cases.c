@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Bytes around every internal boundary: lines of 56, the small limits of 448 and 1120, 64-byte and page splits, tiles of 4 KB to 256 KB,
+/* Bytes around every internal boundary: lines of 56, the small limits of 448, 1120 and 4096, 64-byte and page splits, tiles of 4 KB to 256 KB,
  * two slots of them, the 64 KB at which chunks become pages. */
 static const size_t boundary_bytes[] = {
     0, 4, 8, 12, 52, 56, 60, 64, 112, 224, 444, 448, 452, 512, 1020, 1024, 1028, 1116, 1120, 1124, 4092, 4096, 4100, 8192, 16380, 16384, 16388, 32768,

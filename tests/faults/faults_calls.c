@@ -536,7 +536,7 @@ const struct fault_case fault_cases_calls[] = {
     {"disagree_send_large", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SEND_LARGE},
     {"disagree_send_type", 3, ANY, 20, disagree_v_rank, disagree_v_judge, NULL, 0, V_SEND_TYPE},
     {"usage", 2, ANY, 20, usage_rank, NULL, NULL, QUIET, 0},
-    {"orphan_requests", 2, ANY, 20, orphan_rank, NULL, NULL, QUIET, 0},
+    {"orphan_requests", 2, ANY, 20, orphan_rank, NULL, NULL, 0, 0},
     {"empty_messages", 2, ANY, 10, empties_rank, NULL, NULL, QUIET, 0},
     {"arguments", 2, ANY, 20, arguments_rank, NULL, NULL, QUIET, 0},
     {"arguments_everywhere", 2, ANY, 20, wrong_everywhere_rank, NULL, NULL, QUIET, 0},

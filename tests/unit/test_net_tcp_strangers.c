@@ -128,7 +128,7 @@ static void liars_lose_their_link(void **state)
         {"offset not at a slice", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 200000, .offset = 5, .length = 100}},
         {"length not the rest", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100, .length = 50}},
         {"slice too long", "expected was a slice", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 100000, .length = 100000}},
-        {"beyond the credit", "that was granted", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 3, .bytes = 8, .length = 8, .shape_no = 1}},
+        {"beyond the credit", "that was granted", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 2 * NET_FAR_SLOTS + 1, .bytes = 8, .length = 8, .shape_no = 1}},
         {"a shape that never was", "that was granted", {.magic = TCP_MAGIC, .type = TCP_DATA, .number = 1, .bytes = 8, .length = 8, .shape_no = 2}},
         {"grant of nothing", "grant of 1 to", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 0, .shape_no = 1, .bytes = 0}},
         {"release of what was not sent", "release of what was sent", {.magic = TCP_MAGIC, .type = TCP_GRANT, .number = 4, .shape_no = 1, .bytes = 2}},

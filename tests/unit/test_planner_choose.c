@@ -115,11 +115,11 @@ static void short_payloads_are_small(void **state)
     struct planner_settings s = settings_for(4, NULL, "");
     s.small = true;
     struct planner *p = new_planner(&s);
-    assert_int_equal(choose(p, UNO_ALL_REDUCE, 280, 0).target, CHOICE_SMALL);
-    assert_string_equal(algo_for(p, UNO_ALL_REDUCE, 280), "flat");
-    assert_int_equal(choose(p, UNO_ALL_REDUCE, 281, 0).target, CHOICE_TILED);
-    assert_int_equal(choose(p, UNO_ALL_TO_ALL, 70, 0).target, CHOICE_SMALL);
-    assert_int_equal(choose(p, UNO_ALL_TO_ALL, 71, 0).target, CHOICE_TILED);
+    assert_int_equal(choose(p, UNO_ALL_REDUCE, 1024, 0).target, CHOICE_SMALL);
+    assert_string_equal(algo_for(p, UNO_ALL_REDUCE, 1024), "flat");
+    assert_int_equal(choose(p, UNO_ALL_REDUCE, 1025, 0).target, CHOICE_TILED);
+    assert_int_equal(choose(p, UNO_ALL_TO_ALL, 256, 0).target, CHOICE_SMALL);
+    assert_int_equal(choose(p, UNO_ALL_TO_ALL, 257, 0).target, CHOICE_TILED);
     assert_int_equal(choose(p, UNO_BARRIER, 0, 0).target, CHOICE_SMALL);
     planner_free(p);
     s.nranks = 9; /* many entries to read: shorter ones */

@@ -330,7 +330,7 @@ static void who_leaves_is_not_told_any_more(void **state)
 {
     (void)state;
     struct watch *w = start_with((enum behaviour[]){WAITS}, 1);
-    watch_goodbye(w);
+    watch_goodbye(w, false);
     kill(pids[1], SIGKILL);
     waitpid(pids[1], NULL, 0);
     pids[1] = 0;
@@ -496,7 +496,7 @@ static void a_forked_child_closes_and_does_nothing(void **state)
         if (pid == 0) {
             watch_forked(w);
             int left = open_descriptors();
-            watch_goodbye(w);
+            watch_goodbye(w, false);
             watch_abort(w, 1, UNO_ERR_ABORTED, 0, "", (int[]){0, 1}, 2);
             watch_on_down(w, 1, NET_DOWN_ENDED, "");
             watch_stop(w);

@@ -107,7 +107,7 @@ static void child_main(void)
         must(wait_count(&board->order[self], 1), "an order");
     }
     board->goodbye[self] = 1;
-    watch_goodbye(w);
+    watch_goodbye(w, false);
     net_proc_drain(net, 1000000000);
     watch_stop(w);
     net_proc_free(net);
