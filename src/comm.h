@@ -44,6 +44,7 @@ struct job {
     /* The newest aborts of communicators that this process has not made yet, or has no more; under lock. */
     struct early_abort { uint64_t comm_id; uno_err code; int rank; char text[512]; } early[8];
     unsigned nearly;
+    bool failed;                  /* a communicator had failed when the program ended; at_exit alone */
     _Atomic uint64_t said_gone;   /* the rank whose end was printed last as a first cause, + 1; relaxed */
     struct job *next;             /* all jobs of the process */
 };
@@ -190,8 +191,10 @@ struct uno_comm {
     struct stall {                /* see stall_look */
         uint64_t marker, since_ns;    /* nothing has moved since then */
         uint64_t look_ns, say_ns;     /* not before */
-        bool waits, said, hurried;
-        _Atomic uint64_t until_ns;    /* a thread waits for a request, or for all, so long; a hint; 0 = none; relaxed */
+        bool waits, said;
+        bool asked;                   /* a verdict on this wait may be there */
+        uint64_t hurried_ns;          /* the deadline for which it was asked for */
+        uint64_t until_ns;            /* so long the holder of the walk lock waits for a request, or for all */
     } stall;
     uint64_t small_operations, tiled_operations;
 
@@ -321,8 +324,10 @@ const struct gone_rank *comm_gone_rank(const uno_comm *comm, int rank);
 uno_err comm_check(const uno_comm *comm);
 /* That rank has called uno_comm_shrink: it issues nothing any more, and what needs it will not be. */
 void comm_rank_moves(uno_comm *comm, int rank);
-/* Leave the first cause with all ranks of this host that have none. */
-void comm_tell_host(uno_comm *comm, uno_err code, int culprit, const char *text);
+/* Leave the first cause with all other ranks of this host that have none. true: also with the lowest one; who does that prints it, when all are told. */
+bool comm_tell_host(uno_comm *comm, uno_err code, int culprit, const char *text);
+/* A first cause that this rank was told of. Returns it. */
+uno_err comm_told(uno_comm *comm, uno_err code, int culprit, const char *text);
 /* After a shrink: those left out need not wait for the others any more. elsewhere: also those of other hosts. */
 void comm_tell_excluded(uno_comm *comm, bool (*excluded)(const uno_comm *comm, int rank), bool elsewhere);
 /* A communicator made from another one: ends that were noticed before it was ready. */

@@ -50,9 +50,7 @@ uno_err engine_drain(uno_comm *c)
     c->draining = true;
     walk_leave(c);
     double timeout_s = comm_timeout_s(c); /* it may be another one when this one has passed */
-    uint64_t deadline_ns = comm_deadline_ns(c, clock_ns());
-    atomic_store_explicit(&c->stall.until_ns, deadline_ns, memory_order_relaxed);
-    if (engine_wait_alone(c, drained, deadline_ns) != UNO_OK) {
+    if (engine_wait_alone(c, drained, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
         char text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];
         bool known = stall_reason(c, why, sizeof why);
         snprintf(text, sizeof text, "rank %d waited %.1f s in uno_comm_finalize for operations that it had issued (UNISONO_TIMEOUT)%s%s",

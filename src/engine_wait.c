@@ -49,6 +49,7 @@ uno_err engine_walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
     struct exec_wait wait = {0};
     uno_err result = UNO_OK;
     bool kicked = false;
+    c->stall.until_ns = deadline_ns;
     while (!done(arg)) {
         bool moved = false;
         engine_step(c, &moved);
@@ -73,6 +74,7 @@ uno_err engine_walk_until(uno_comm *c, bool (*done)(void *arg), void *arg, uint6
             break;
         }
     }
+    c->stall.until_ns = UINT64_MAX;
     exec_wait_end(&c->env, &wait);
     if (__builtin_expect(p2p_owes(c->p2p), 0))
         engine_kick(); /* the answer did not fit now; nobody else here waits for it */

@@ -47,14 +47,13 @@ static int lowest_here(const uno_comm *c)
 static void print_cause(uno_comm *c, uno_err code, int culprit, const char *text)
 {
     bool meant = code == UNO_ERR_ABORTED || code == UNO_ERR_EXCLUDED;
-    bool ends = (code == UNO_ERR_PEER_DEAD || code == UNO_ERR_UNREACHABLE) && culprit >= 0 && culprit < c->size;
+    bool ends = (code == UNO_ERR_PEER_DEAD || code == UNO_ERR_UNREACHABLE) && culprit >= 0 && culprit < c->size && culprit != c->rank;
     uint64_t gone = ends ? (uint64_t)c->job_rank[culprit] + 1 : 0;
     if (!ends || atomic_exchange_explicit(&c->job->said_gone, gone, memory_order_relaxed) != gone)
         LOG(meant ? LOG_INFO : LOG_WARN, LOG_COLL, "%s", text);
 }
 
-/* Leave the first cause where a rank of this host finds it while it waits. Who marks the lowest rank of a host prints it. false: another
- * one stands there. */
+/* Leave the first cause where a rank of this host finds it while it waits. false: another one stands there. */
 static bool mark_region(uno_comm *c, int where, uno_err code, int culprit, const char *text)
 {
     struct net_region *r = c->regions[where];
@@ -66,19 +65,28 @@ static bool mark_region(uno_comm *c, int where, uno_err code, int culprit, const
     r->abort_ns = clock_ns();
     snprintf(r->abort_text, sizeof r->abort_text, "%.511s", text);
     atomic_store_explicit(&r->abort_ready, 1, memory_order_release); /* pairs with the acquire in read_mark */
-    if (where == lowest_here(c))
-        print_cause(c, code, culprit, text);
     return true;
 }
 
-/* Logs that are files of their own would not have what another process prints. */
+/* Is that rank of the job in this communicator, and does it live? */
+static bool can_print(void *arg, int job_rank)
+{
+    const uno_comm *c = arg;
+    for (int r = 0; r < c->size; r++)
+        if (c->job_rank[r] == job_rank)
+            return !comm_gone_rank(c, r);
+    return false;
+}
+
+/* Logs that are files of their own would not have what another process prints, who has marked the lowest rank of the host. */
 static void print_apart(uno_comm *c, uno_err code, int culprit, const char *text)
 {
     const struct net_region *r = c->regions[lowest_here(c)];
-    if (atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0) /* pairs with the release in mark_region */
-        return;
-    int by = r->abort_by;
-    if (by >= 0 && by < c->size && by != c->rank && watch_prints_too(c->job->members, c->job_rank[c->rank], c->job_rank[by]))
+    uint64_t patience = clock_ns() + SETTLE_NS; /* acquire: pairs with the release in mark_region */
+    while (atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0 && clock_ns() < patience)
+        sched_yield();
+    int by = atomic_load_explicit(&r->abort_ready, memory_order_acquire) ? r->abort_by : -1;
+    if (by >= 0 && by < c->size && by != c->rank && watch_prints_too(c->job->members, c->job_rank[c->rank], c->job_rank[by], can_print, c))
         print_cause(c, code, culprit, text);
 }
 
@@ -100,24 +108,27 @@ static void wake_region(struct net_region *r)
     net_ring_region(r);
 }
 
-void comm_tell_host(uno_comm *c, uno_err code, int culprit, const char *text)
+bool comm_tell_host(uno_comm *c, uno_err code, int culprit, const char *text)
 {
+    bool prints = false;
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank || !c->regions[r])
             continue;
-        (void)mark_region(c, r, code, culprit, text);
+        bool marked = mark_region(c, r, code, culprit, text);
+        prints = prints || (marked && r == lowest_here(c));
         wake_region(c->regions[r]); /* also where settle has marked it */
     }
+    return prints;
 }
 
-static void tell_others(uno_comm *c, uno_err code, int culprit, const char *text)
+static bool tell_others(uno_comm *c, uno_err code, int culprit, const char *text)
 {
-    bool elsewhere = false;
-    comm_tell_host(c, code, culprit, text);
+    bool elsewhere = false, prints = comm_tell_host(c, code, culprit, text);
     for (int r = 0; r < c->size; r++)
         elsewhere = elsewhere || (r != c->rank && !c->regions[r]);
     if (elsewhere && c->job->watch)
         watch_abort(c->job->watch, c->id, code, culprit, text, c->job_rank, c->size);
+    return prints;
 }
 
 void comm_tell_excluded(uno_comm *c, bool (*excluded)(const uno_comm *c, int rank), bool elsewhere)
@@ -136,23 +147,25 @@ void comm_tell_excluded(uno_comm *c, bool (*excluded)(const uno_comm *c, int ran
     }
 }
 
-/* Ranks of a host that fail at the same moment settle on one cause: whoever marks the lowest rank's region first. */
-static void settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t text_bytes)
+/* Ranks of a host that fail at the same moment settle on one cause: whoever marks the lowest rank's region first. true: this rank has. */
+static bool settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t text_bytes)
 {
     int lowest = lowest_here(c);
     if (mark_region(c, lowest, *code, *culprit, text))
-        return;
+        return true;
     uint64_t patience = clock_ns() + SETTLE_NS;
     while (!read_mark(c->regions[lowest], code, culprit, text, text_bytes) && clock_ns() < patience)
         sched_yield();
+    return false;
 }
 
-uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const char *said)
+/* prints: this rank has marked the lowest one, and says so for its host, last of all, since who reads the log may be slow. */
+static uno_err fail(uno_comm *c, uno_err code, int culprit, bool spread, bool prints, const char *said)
 {
     char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text, "%s", said);
     if (spread && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK)
-        settle(c, &code, &culprit, text, sizeof text);
+        prints = settle(c, &code, &culprit, text, sizeof text);
     pthread_mutex_lock(&c->fail_lock);
     bool first = atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK;
     if (first) {
@@ -162,13 +175,28 @@ uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const cha
     }
     pthread_mutex_unlock(&c->fail_lock);
     if (first) {
-        (void)mark_region(c, c->rank, code, culprit, text);
-        if (spread)
-            tell_others(c, code, culprit, text);
-        print_apart(c, code, culprit, text);
+        bool marked = mark_region(c, c->rank, code, culprit, text);
+        prints = prints || (marked && c->rank == lowest_here(c));
+        prints = (spread && tell_others(c, code, culprit, text)) || prints;
         wake_region(c->region);
+        if (prints)
+            print_cause(c, code, culprit, text);
+        else
+            print_apart(c, code, culprit, text);
     }
     return comm_cause(c);
+}
+
+uno_err comm_fail(uno_comm *c, uno_err code, int culprit, bool spread, const char *text)
+{
+    return fail(c, code, culprit, spread, false, text);
+}
+
+uno_err comm_told(uno_comm *c, uno_err code, int culprit, const char *text)
+{
+    /* EXCLUDED is one rank's matter. Else: who tells may die in the middle of telling */
+    bool prints = code != UNO_ERR_EXCLUDED && comm_tell_host(c, code, culprit, text);
+    return fail(c, code, culprit, false, prints, text);
 }
 
 /* Which collectives had it finished? Its own ledger says so, where we can read it. */
@@ -397,13 +425,20 @@ void fail_explain_mismatch(uno_comm *c)
 
 void fail_look_back(uno_comm *c)
 {
-    for (int r = 0; r < c->size && c->number; r++)
-        if (r != c->rank && c->regions[r] && mismatch_with(c, r, c->number) != UNO_OK) {
+    struct ledger_event own, e;
+    if (!c->number || !ledger_read(net_region_ledger(c->region), c->number, &own))
+        return;
+    for (int r = 0; r < c->size; r++) {
+        if (r == c->rank || !c->regions[r] || /* most have come as far, and made the same calls */
+            (ledger_read(net_region_ledger(c->regions[r]), c->number, &e) && e.number == c->number && e.signature == own.signature))
+            continue;
+        if (mismatch_with(c, r, c->number) != UNO_OK) {
             char text[ERR_TEXT_BYTES];
             snprintf(text, sizeof text, "%s", err_text());
             (void)comm_fail(c, UNO_ERR_MISMATCH, r, true, text);
             return;
         }
+    }
 }
 
 /* Its event has our number: the call must be ours. It has said goodbye before it came so far: it never will. */

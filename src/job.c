@@ -88,16 +88,6 @@ static void say_goodbye(uno_comm *c)
                               memory_order_release);
 }
 
-static bool any_failed(struct job *j)
-{
-    bool failed = false;
-    pthread_mutex_lock(&j->lock);
-    for (const uno_comm *c = j->comms; c; c = c->next_in_job)
-        failed = failed || atomic_load_explicit(&c->failed, memory_order_relaxed) != UNO_OK;
-    pthread_mutex_unlock(&j->lock);
-    return failed;
-}
-
 static void job_goodbye(struct job *j)
 {
     if (j->net && exit_status >= 0)
@@ -105,7 +95,7 @@ static void job_goodbye(struct job *j)
     if (j->shrinks)
         shrinks_goodbye(j->shrinks);
     if (j->watch)
-        watch_goodbye(j->watch, any_failed(j));
+        watch_goodbye(j->watch, j->failed);
 }
 
 /* Until the ranks of this host can read what we sent, at most until the deadline. */
@@ -130,6 +120,7 @@ static void at_exit(void)
         wait_seen(comms[i], deadline);
     for (size_t i = 0; i < n; i++) {
         say_goodbye(comms[i]);
+        comms[i]->job->failed |= atomic_load_explicit(&comms[i]->failed, memory_order_relaxed) != UNO_OK;
         comm_release(comms[i]);
     }
     free(comms);

@@ -43,9 +43,7 @@ static void on_left(void *arg, int process, const char *text)
 
 static void aborted(uno_comm *c, uno_err code, int rank, const char *text)
 {
-    (void)comm_fail(c, code, rank, false, text);
-    if (code != UNO_ERR_EXCLUDED) /* that is one rank's matter. Else: who tells may die in the middle of telling */
-        comm_tell_host(c, code, rank, text);
+    (void)comm_told(c, code, rank, text);
 }
 
 /* Who gives up while a communicator is made may be heard before it is made here. The caller holds the job's lock. */
@@ -87,43 +85,54 @@ void job_abort_early(uno_comm *c)
         aborted(c, e.code, e.rank, e.text);
 }
 
+static bool is_of_process(const struct job *job, int job_rank, int process)
+{
+    return job->members[job_rank].process == process;
+}
+
+static bool is_of_host(const struct job *job, int job_rank, int host)
+{
+    return job->host_of[job_rank] == host;
+}
+
+/* A communicator that has not failed and has such a rank, *rank. Held: failing may take long, and the job's lock is wanted meanwhile. NULL = none. */
+static uno_comm *whole_with(struct job *job, bool (*is)(const struct job *job, int job_rank, int which), int which, int *rank)
+{
+    uno_comm *found = NULL;
+    pthread_mutex_lock(&job->lock);
+    for (uno_comm *c = job->comms; c && !found; c = c->next_in_job) { /* acquire: pairs with comm_assemble */
+        bool whole = atomic_load_explicit(&c->ready, memory_order_acquire) != 0 && atomic_load_explicit(&c->failed, memory_order_relaxed) == UNO_OK;
+        for (*rank = 0; whole && *rank < c->size && !is(job, c->job_rank[*rank], which); ++*rank)
+            ;
+        if (whole && *rank < c->size)
+            found = c;
+    }
+    if (found)
+        comm_hold(found);
+    pthread_mutex_unlock(&job->lock);
+    return found;
+}
+
 /* Its connection is closed for good: communicators with ranks of it cannot go on. */
 static void on_broken(void *arg, int process, const char *text)
 {
-    struct job *job = arg;
-    pthread_mutex_lock(&job->lock);
-    for (uno_comm *c = job->comms; c; c = c->next_in_job) {
-        int r = 0; /* acquire: pairs with comm_assemble */
-        bool ready = atomic_load_explicit(&c->ready, memory_order_acquire) != 0;
-        while (ready && r < c->size && job->members[c->job_rank[r]].process != process)
-            r++;
-        if (!ready || r == c->size)
-            continue;
+    int rank;
+    for (uno_comm *c; (c = whole_with(arg, is_of_process, process, &rank)) != NULL; comm_release(c)) {
         char name[100], said[ERR_TEXT_BYTES];
-        comm_rank_name(c, r, name, sizeof name);
+        comm_rank_name(c, rank, name, sizeof name);
         snprintf(said, sizeof said, "%s %.700s; a member of the job is faulty, or a program that is none has its secret", name, text);
-        (void)comm_fail(c, UNO_ERR_UNREACHABLE, r, true, said);
+        (void)comm_fail(c, UNO_ERR_UNREACHABLE, rank, true, said);
     }
-    pthread_mutex_unlock(&job->lock);
 }
 
 /* Nothing goes between this host and another one: communicators with ranks on both cannot go on. */
 static void on_unreachable(void *arg, int host, const char *text)
 {
-    struct job *job = arg;
-    pthread_mutex_lock(&job->lock);
-    for (uno_comm *c = job->comms; c; c = c->next_in_job) {
-        int there = 0; /* acquire: pairs with comm_assemble */
-        bool ready = atomic_load_explicit(&c->ready, memory_order_acquire) != 0;
-        while (ready && there < c->size && job->host_of[c->job_rank[there]] != host)
-            there++;
-        if (!ready || there == c->size)
-            continue;
-        char said[ERR_TEXT_BYTES];
-        snprintf(said, sizeof said, "%.900s (UNISONO_SUSPECT_TIMEOUT)", text);
-        (void)comm_fail(c, UNO_ERR_UNREACHABLE, there, true, said);
-    }
-    pthread_mutex_unlock(&job->lock);
+    char said[ERR_TEXT_BYTES];
+    int rank;
+    snprintf(said, sizeof said, "%.900s (UNISONO_SUSPECT_TIMEOUT)", text);
+    for (uno_comm *c; (c = whole_with(arg, is_of_host, host, &rank)) != NULL; comm_release(c))
+        (void)comm_fail(c, UNO_ERR_UNREACHABLE, rank, true, said);
 }
 
 /* Communicators that a verdict is not about may stand because of it: it is the best that is known of them, too. */

@@ -25,10 +25,11 @@ struct join_info {
     char hostname[64];
     struct sock_address_book book;
     uint64_t log;              /* log_identity */
+    uint64_t warnings;         /* config_warnings */
     struct topo_costs costs;   /* rank 0's are everyone's */
 };
 /* The first exchange is where ranks learn that their word sizes differ: it has one layout for all. */
-_Static_assert(sizeof(struct join_info) == 528 + sizeof(struct topo_costs) && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
+_Static_assert(sizeof(struct join_info) == 536 + sizeof(struct topo_costs) && offsetof(struct join_info, book) == 192, "the same on machines of 32 and 64 bits");
 
 /* Second exchange: could I map them all? */
 struct join_verdict { uint8_t failed; char text[247]; };
@@ -108,6 +109,7 @@ static uno_err describe(struct joining *j, struct join_info *me)
     me->launched = launched_as(&c->cfg);
     me->start_ticks = own_start_ticks();
     me->log = log_identity();
+    me->warnings = config_warnings();
     me->host = host_key(&c->cfg);
     me->processor_set = processor_set();
     net_segment_ref(c->segment, &me->region);
@@ -392,7 +394,7 @@ static uno_err configure_process(const struct config *cfg, int rank)
     return err;
 }
 
-/* Settings without effect are said once a process, and on a host by its lowest rank alone. */
+/* Settings without effect are said once a process, and on a host by its lowest rank, or the lowest that has these. */
 static void report_settings(void)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -400,12 +402,16 @@ static void report_settings(void)
         config_report();
 }
 
-static bool lowest_of_host(const struct joining *j)
+static bool reports_settings(const struct joining *j)
 {
+    const struct join_info *me = &j->infos[j->comm->rank];
+    bool lowest = true, said = me->warnings == 0;
     for (int r = 0; r < j->comm->rank; r++)
-        if (same_host(&j->infos[r], &j->infos[j->comm->rank]))
-            return false;
-    return true;
+        if (same_host(&j->infos[r], me)) {
+            lowest = false;
+            said = said || j->infos[r].warnings == me->warnings;
+        }
+    return lowest || !said;
 }
 
 static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, const struct config *cfg, const char *name)
@@ -427,7 +433,7 @@ static uno_err join(uno_comm **comm, int nranks, const uno_id *id, int rank, con
         job_watch_if_possible(j.comm); /* a receive from oneself may have no send */
     if (j.met && nranks > 1)
         err = agree(&j, err);
-    if (err == UNO_OK && lowest_of_host(&j))
+    if (err == UNO_OK && reports_settings(&j))
         report_settings();
     if (j.boot)
         boot_close(j.boot);

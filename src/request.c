@@ -193,10 +193,7 @@ uno_err uno_wait(uno_request **request, uno_status *status)
     struct p2p_request *p = &(*request)->p2p;
     double timeout_s = c ? comm_timeout_s(c) : 0; /* it may be another one when this one has passed */
     atomic_store_explicit(&p->waited, 1, memory_order_relaxed);
-    uint64_t deadline_ns = c ? comm_deadline_ns(c, clock_ns()) : 0;
-    if (c)
-        atomic_store_explicit(&c->stall.until_ns, deadline_ns, memory_order_relaxed);
-    if (c && engine_wait(c, request_done, p, deadline_ns) != UNO_OK) {
+    if (c && engine_wait(c, request_done, p, comm_deadline_ns(c, clock_ns())) != UNO_OK) {
         if (interrupt_taken())
             return interrupted(c, p);
         char who[40] = "any rank", text[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES - 160];

@@ -28,7 +28,7 @@ static uint64_t marker_of(const uno_comm *c)
 
 void stall_over(uno_comm *c, bool well)
 {
-    c->stall.said = false;
+    c->stall.said = c->stall.asked = false;
     if (well)
         watch_resumed(c->job->watch);
 }
@@ -41,7 +41,7 @@ static uint64_t sooner(uint64_t nearest, uint64_t until, uint64_t now)
 static uint64_t nearest_deadline(const uno_comm *c, uint64_t now, uint64_t deadline_ns)
 {
     uint64_t nearest = sooner(UINT64_MAX, c->current ? deadline_ns : 0, now);
-    nearest = sooner(nearest, atomic_load_explicit(&c->stall.until_ns, memory_order_relaxed), now);
+    nearest = sooner(nearest, c->stall.until_ns, now);
     for (const struct op *op = c->p2p_running; op; op = op->next_in_comm)
         nearest = sooner(nearest, op->deadline_ns, now);
     return nearest;
@@ -52,9 +52,10 @@ static void look_ahead(uno_comm *c, uint64_t now, uint64_t deadline_ns)
 {
     struct stall *s = &c->stall;
     uint64_t until = nearest_deadline(c, now, deadline_ns);
-    if (s->hurried || now + MIN(HURRY_NS, (until - s->since_ns) / 2) < until)
+    if (s->hurried_ns == until || now + MIN(HURRY_NS, (until - s->since_ns) / 2) < until)
         return;
-    s->hurried = s->said = true;
+    s->hurried_ns = until;
+    s->asked = true;
     watch_hurry(c->job->watch, MIN((uint64_t)(c->cfg.stall * 1e9), (now - s->since_ns) / 4 * 3));
 }
 
@@ -72,13 +73,13 @@ void stall_look(uno_comm *c, uint64_t now, uint64_t deadline_ns)
         s->since_ns = now;
         s->marker = marker;
         s->waits = waits;
-        s->hurried = false;
+        s->asked = false;
         return;
     }
     look_ahead(c, now, deadline_ns);
     if ((double)(now - s->since_ns) < c->cfg.stall * 1e9 || now < s->say_ns)
         return;
-    s->said = true;
+    s->said = s->asked = true;
     s->say_ns = now + SAY_NS;
     watch_stalled(c->job->watch);
 }
@@ -98,7 +99,7 @@ void stall_verdict(uno_comm *c, const char *text)
 bool stall_reason(uno_comm *c, char *buf, size_t buf_bytes)
 {
     pthread_mutex_lock(&c->fail_lock);
-    bool there = c->verdict && c->stall.said && c->verdict_ns >= c->stall.since_ns;
+    bool there = c->verdict && c->stall.asked && c->verdict_ns >= c->stall.since_ns;
     if (there)
         snprintf(buf, buf_bytes, "%s", c->verdict);
     pthread_mutex_unlock(&c->fail_lock);

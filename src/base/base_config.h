@@ -57,6 +57,7 @@ struct config_finding {
 uno_err config_audit(struct config_finding **findings, size_t *count); /* caller frees *findings */
 /* One line on stderr for each UNISONO_ variable that has no effect or is misspelt; call it on one rank a host. */
 void config_report(void);
+uint64_t config_warnings(void);  /* the same where config_report warns of the same names; 0 = of none */
 /* Set level, topics, label and file of the log from cfg. rank < 0: no label. UNO_ERR_CONFIG when the file cannot be opened. */
 uno_err config_log(const struct config *cfg, int rank);
 /* The text "NAME=value\n..." of all rows with `compare`, to exchange at join. */

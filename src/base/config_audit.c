@@ -213,6 +213,25 @@ uno_err config_audit(struct config_finding **findings, size_t *count)
     return UNO_OK;
 }
 
+static bool warns(const struct config_finding *f)
+{
+    return is_ours(f->name) && (f->what == CONFIG_UNKNOWN || f->what == CONFIG_NO_EFFECT);
+}
+
+uint64_t config_warnings(void)
+{
+    struct config_finding *list;
+    size_t n;
+    uint64_t h = 0;
+    if (config_audit(&list, &n) != UNO_OK)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (warns(&list[i]))
+            h = hash_mix(h + 1, hash128(list[i].name, strlen(list[i].name), 5).lo);
+    free(list);
+    return h;
+}
+
 void config_report(void)
 {
     struct config_finding *list;
@@ -220,8 +239,7 @@ void config_report(void)
     if (config_audit(&list, &n) != UNO_OK)
         return;
     for (size_t i = 0; i < n; i++) {
-        bool ours = is_ours(list[i].name);
-        if (ours && (list[i].what == CONFIG_UNKNOWN || list[i].what == CONFIG_NO_EFFECT))
+        if (warns(&list[i]))
             LOG(LOG_WARN, LOG_ENV, "%s has no effect: %s", list[i].name, list[i].text);
         else
             LOG(LOG_INFO, LOG_ENV, "%s=%s: %s", list[i].name, list[i].value, list[i].text);

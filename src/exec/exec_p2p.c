@@ -114,10 +114,11 @@ static uno_err open_pair(struct p2p *p, int peer)
     TRY(net_end_get(p->env->net, true, peer, NET_P2P_CHANNEL, false, &pair->tx));
     TRY(net_end_get(p->env->net, false, peer, NET_P2P_CHANNEL, false, &pair->rx));
     bool far = !p->env->regions[peer];
-    int slots = far ? SLOTS_FAR : HEADER_SLOTS;
+    bool few = p->bulk_room / PIECES_FAR < BULK_PIECE_LEAST;
+    int slots = far ? HEADER_SLOTS_FAR : HEADER_SLOTS;
     pair->eager_bytes = far ? MAX(EAGER_BYTES, MIN(EAGER_FAR, EAGER_FAR_ALL / (uint32_t)p->env->size)) : EAGER_BYTES;
-    pair->bulk_slots = far ? SLOTS_FAR : p->bulk_slots;
-    pair->bulk_bytes = far ? MAX(BULK_PIECE_LEAST, p->bulk_room / PIECES_FAR) : p->bulk_bytes;
+    pair->bulk_slots = far ? (few ? 1 : 2) : p->bulk_slots;
+    pair->bulk_bytes = far ? p->bulk_room / (few ? NET_FAR_SLOTS : PIECES_FAR) : p->bulk_bytes;
     pair->header_most = (uint32_t)sizeof(struct header) + pair->eager_bytes;
     TRY(net_end_shape(pair->tx, slots, pair->header_most, 0));
     TRY(net_end_shape(pair->rx, slots, pair->header_most, 0));

@@ -7,11 +7,11 @@
 
 #define EAGER_BYTES 4096       /* on a host */
 #define EAGER_FAR (64u << 10)  /* between hosts, where a question and its answer take as long as many bytes ... */
-#define EAGER_FAR_ALL (512u << 10) /* ... of a message to each rank */
+#define EAGER_FAR_ALL (256u << 10) /* ... of a message to each rank */
 #define EAGER_CREDIT 8
 #define HEADER_SLOTS 8
-#define SLOTS_FAR 2            /* of either connection between hosts; net gives it more */
-#define PIECES_FAR 16          /* in as much as a pair on a host has: each is a system call and more */
+#define HEADER_SLOTS_FAR 3     /* net gives it more: EAGER_CREDIT at least */
+#define PIECES_FAR 16          /* in as much as a pair on a host has: each is a system call and more; or with NET_FAR_SLOTS, where they would be small */
 #define BULK_SLOTS 8
 #define BULK_MOST (64u << 10)  /* of a piece: small ones let both sides copy at once */
 #define BULK_PIECE_LEAST (16u << 10)

@@ -15,9 +15,8 @@ enum { SPIN = EXEC_SPUN, YIELD, ARMED };
 #define YIELD_NS 50000        /* a yield pays while others get to run; after this long, sleep */
 #define STRANGER_NS 1000000   /* a yield of so long went to a program that is none of ours, and ended with its slice of time */
 #define STRANGERS_MOST 4096   /* waits that sleep at once before a yield is tried again */
-#define OTHERS_NS 4000        /* a yield of so long let somebody run, one of ... */
-#define NOBODY_NS 1500        /* ... less than this nobody */
-#define OTHERS_WAITS 32       /* so many waits yield soon once somebody ran */
+#define OTHERS_NS 4000        /* a yield of so long let somebody run: */
+#define OTHERS_WAITS 32       /* so many waits more yield soon */
 #define DOZE_FIRST_US 200
 #define DOZE_MOST_US 20000    /* aborts written by others ring the bell; this bounds what a lost ring costs */
 #define SOCKET_DOZE_NS 1000000 /* a peer on this host cannot ring somebody who sleeps on sockets */
@@ -59,8 +58,6 @@ static void learn_from_yield(uint64_t took_ns)
 {
     if (took_ns >= OTHERS_NS)
         atomic_store_explicit(&yield_soon_left, OTHERS_WAITS, memory_order_relaxed);
-    else if (took_ns < NOBODY_NS && others_about())
-        atomic_store_explicit(&yield_soon_left, 0, memory_order_relaxed);
     uint32_t n = atomic_load_explicit(&back_off, memory_order_relaxed);
     if (__builtin_expect(took_ns >= STRANGER_NS, 0)) {
         n = MIN(2 * n + 16, STRANGERS_MOST);
@@ -87,6 +84,9 @@ static void arm(struct exec_env *env, struct exec_wait *w)
 
 static void stop_polling(struct exec_env *env, struct exec_wait *w, uint64_t now, bool may_sleep)
 {
+    uint32_t left = atomic_load_explicit(&yield_soon_left, memory_order_relaxed);
+    if (left && !env->crowded)
+        atomic_store_explicit(&yield_soon_left, left - 1, memory_order_relaxed);
     if (may_sleep && strangers_about()) {
         arm(env, w);
         return;

@@ -104,7 +104,7 @@ struct net_end {
     char *payload;               /* TCP: k * stride. Memory: the room */
     size_t room;                 /* memory: payload bytes of the connection; a multiple of stride */
     size_t reach;                /* sending: as much of it is used yet */
-    int promised;                /* memory: so many messages always fit, as the plan was proved */
+    int promised;                /* so many messages always fit, as the plan was proved */
     size_t at, clear;            /* sending: where the next payload goes, and as far as that the room is known to be free */
     struct net_range { uint32_t from, to; } *placed; /* sending: of each slot, where its payload is, in cache lines */
     int nreaders;                /* sending: 1, or the size of the group */

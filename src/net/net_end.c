@@ -41,7 +41,7 @@ static size_t block_bytes(int k, size_t room)
 static uno_err shape_tcp(struct net_end *e, int k, uint32_t stride)
 {
     stride = (stride + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    if (e->k == k && stride <= e->stride)
+    if (e->promised == k && stride <= e->stride)
         return UNO_OK;
     return tcp_end_shape(e, k, MAX(stride, e->stride));
 }

@@ -136,12 +136,13 @@ uno_err tcp_end_shape(struct net_end *e, int needed, uint32_t stride)
 {
     struct tcp_end *t = e->tcp;
     int k = with_spare_slots(needed);
-    if (t->mine && e->k == k && e->stride == stride)
+    if (t->mine && e->promised == needed && e->stride == stride)
         return UNO_OK;
     struct tcp_slots *s = slots_get(t, k, stride);
     if (!s)
         return err_wrap(UNO_ERR_MEMORY, "connection from rank %d to rank %d", t->source, t->destination);
     s->hold = (uint32_t)(k - needed) / 2;
+    e->promised = needed;
     e->k = k;
     e->stride = stride;
     e->slot = 0;
@@ -276,6 +277,22 @@ void end_grant_due(struct tcp_end *t)
         t->link->hurries++;
     }
     link_dirty(t->link);
+}
+
+#define MOST_NOTES 1024 /* a peer that asks and does not read */
+
+void end_was_gone(struct net_link *l, const struct tcp_frame *f)
+{
+    struct tcp_end *t = l->hurries < MOST_NOTES ? mem_zalloc(sizeof *t) : NULL;
+    if (!t)
+        return;
+    t->comm_id = f->comm_id;
+    t->source = f->source;
+    t->destination = f->destination;
+    t->channel = f->channel;
+    t->link = l;
+    t->dying = true;
+    end_grant_due(t);
 }
 
 void end_unnote_first(struct net_link *l)

@@ -334,6 +334,7 @@ bool end_settled(const struct tcp_end *t);       /* sender: everything posted wa
 void end_destroy(struct tcp_end *t);
 struct tcp_end *end_find(struct net_proc *p, const struct tcp_frame *f, bool sending);
 void end_grant_due(struct tcp_end *t);
+void end_was_gone(struct net_link *l, const struct tcp_frame *f); /* of a receiving end that is no more, once again */
 void end_unnote_first(struct net_link *l);   /* the first of notes_head is written */
 void end_replay(struct tcp_end *t);              /* a path of its link was lost */
 void slots_hold(struct tcp_slots *s);

@@ -193,6 +193,8 @@ static bool ask_arrived(struct tcp_path *path, const struct tcp_frame *f)
     struct tcp_end *t = end_find(path->link->proc, f, false);
     if (t && t->link != path->link)
         return bad(path, ONE_PROCESS);
+    if (!t && (f->flags & TCP_FLAG_LEAVES))
+        end_was_gone(path->link, f); /* it was said, and may have been lost with its path */
     if (t && (f->flags & TCP_FLAG_LEAVES))
         t->hasty = true;
     if (t && t->has_shape)

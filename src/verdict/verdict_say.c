@@ -312,11 +312,38 @@ static const struct verdict_event *last_event(const struct judge *j, int rank, c
     return *g ? last : NULL;
 }
 
+#define COARSE_NS 10000000u
+
+/* The newest send or receive that its program stood in. */
+static bool last_message(const struct judge *j, int rank, struct wait *w)
+{
+    const struct verdict_rank *r = &j->f->ranks[rank];
+    *w = (struct wait){.on = -1};
+    for (uint32_t i = 0; i < r->ncomms; i++) {
+        const struct group *g = group_of(j, &r->comms[i]);
+        for (uint32_t k = 0; g && k < r->comms[i].np2p; k++) {
+            const struct verdict_p2p *p = &r->comms[i].p2p[k];
+            if (p->waited && (!w->p2p || p->since_ns > w->p2p->since_ns))
+                *w = (struct wait){.p2p = p, .group = (struct group *)(uintptr_t)g, .on = p->peer == UNO_ANY ? -1 : member_of(g, p->peer)};
+        }
+    }
+    return w->p2p != NULL;
+}
+
 void say_last(struct out *o, const struct judge *j, int rank)
 {
     const struct group *g = NULL;
     const struct verdict_event *e = last_event(j, rank, &g);
     const struct verdict_rank *r = &j->f->ranks[rank];
+    bool ended = r->status == VERDICT_DEAD || r->status == VERDICT_LEFT;
+    struct wait message;
+    if (ended && !(e && e->state == VERDICT_RUNNING) && last_message(j, rank, &message) && /* as the coarse clock tells */
+        message.p2p->since_ns + COARSE_NS >= (e ? MAX(e->start_ns, e->end_ns) : 0)) {
+        say(o, "its last operation was ");
+        say_p2p(o, j, &message);
+        say(o, ", not finished");
+        return;
+    }
     if (!e) {
         if (r->ncomms)
             say(o, "it has called no collective yet");
@@ -324,7 +351,6 @@ void say_last(struct out *o, const struct judge *j, int rank)
             say(o, "its last operation is not known");
         return;
     }
-    bool ended = r->status == VERDICT_DEAD || r->status == VERDICT_LEFT;
     say(o, ended ? "its last operation was %s #%u" : "its last operation %s #%u", coll_name((uno_coll)e->coll), e->number);
     say_group(o, j, g);
     if (e->state == VERDICT_RUNNING && ended) {

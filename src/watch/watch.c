@@ -306,6 +306,9 @@ static void look_for_leaving(struct watch *w)
     if (!atomic_load_explicit(&w->leaving, memory_order_relaxed) || atomic_load_explicit(&w->left, memory_order_relaxed))
         return;
     hosts_leave(w, clock_ns());
+    if (w->opt.net)
+        (void)net_progress(w->opt.net); /* what was just queued goes out before a file is written */
+    peers_look(w);
     post_end(w);
     atomic_store_explicit(&w->left, true, memory_order_release); /* pairs with the acquire in watch_goodbye */
 }
@@ -342,7 +345,8 @@ static void *steward(void *arg)
         w->caller_tick_ns = w->opt.on_tick ? w->opt.on_tick(w->opt.arg, clock_ns()) : UINT64_MAX;
     }
     look_for_leaving(w);
-    post_end(w);
+    if (!atomic_load_explicit(&w->left, memory_order_relaxed))
+        post_end(w);
     records_end(w);
     commands_run(w); /* an abort just before the end still goes out */
     watch_own_thread(-1);
@@ -457,8 +461,10 @@ void watch_goodbye(struct watch *w, bool failed)
     atomic_store_explicit(&w->leaving, true, memory_order_relaxed);
     if (w->opt.board) /* release: all that it did before; pairs with the acquire in records_goodbye */
         atomic_store_explicit(&w->opt.board->page->goodbye, 1, memory_order_release);
+    if (!w->running)
+        return;
     bool saves = atomic_load_explicit(&w->post_due, memory_order_relaxed) || (failed && w->ledger_dir[0]); /* it may not have seen why yet */
-    if (!w->running || (w->nhosts < 2 && !saves))
+    if (w->nhosts < 2 && !saves)
         return;
     ring(w);
     for (uint64_t until = clock_ns() + (saves ? SAVE_NS : LEAVE_NS); clock_ns() < until; nanosleep(&(struct timespec){0, 50000}, NULL))

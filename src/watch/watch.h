@@ -244,8 +244,8 @@ struct watch_member {          /* one per rank of the job */
     struct net_segment_ref board; /* of its process; bytes 0 = it has none */
 };
 /* What one process of a host prints for all, printed by `speaker`: does `rank` print it, too? Yes, if its lines go to a file where they would be
- * missing, and no lower rank of its host writes that file. */
-bool watch_prints_too(const struct watch_member *members, int rank, int speaker);
+ * missing, and no lower rank of its host that can writes that file. */
+bool watch_prints_too(const struct watch_member *members, int rank, int speaker, bool (*can)(void *arg, int rank), void *arg);
 /* What processes tell each other through their stewards. Kinds below WATCH_MESSAGE_FIRST are the stewards' own. */
 enum watch_message {
     WATCH_MESSAGE_FIRST = 64,

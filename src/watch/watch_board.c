@@ -133,7 +133,7 @@ uno_err watch_board_new(uint64_t job, int rank, int size, bool stacks, struct wa
     p->start_stack = proc_start_stack(p->pid);
     p->made_ns = clock_ns();
     gethostname(p->hostname, sizeof p->hostname - 1);
-    proc_command(p->pid, p->program, sizeof p->program);
+    proc_program(p->pid, p->program, sizeof p->program);
     proc_cgroup("self", p->cgroup, sizeof p->cgroup);
     p->oom_kills = proc_oom_kills(p->cgroup);
     write_modules(p);

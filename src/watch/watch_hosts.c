@@ -171,22 +171,29 @@ static void look_who_is_hub(struct watch *w, uint64_t now)
 
 /* ---- what the hub says to everybody here ----------------------------------------------------------------------------------- */
 
-bool watch_prints_too(const struct watch_member *members, int rank, int speaker)
+bool watch_prints_too(const struct watch_member *members, int rank, int speaker, bool (*can)(void *arg, int rank), void *arg)
 {
     const struct watch_member *m = &members[rank];
     bool prints = m->log != 0 && m->log != members[speaker].log;
     for (int r = 0; r < rank && prints; r++)
-        prints = members[r].host != m->host || members[r].process == m->process || members[r].log != m->log;
+        prints = members[r].host != m->host || members[r].process == m->process || members[r].log != m->log || !can(arg, r);
     return prints;
+}
+
+static bool can_print(void *arg, int rank)
+{
+    struct watch *w = arg;
+    const struct peer *p = peer_find(w, w->members[rank].process);
+    return p && p->state == PEER_ALIVE && !p->mute;
 }
 
 static void take_notice(struct watch *w, const struct peer *from, const struct notice *n)
 {
     if (atomic_load_explicit(&w->leaving, memory_order_relaxed))
         return;
-    bool verdict = n->kind == NOTICE_VERDICT || n->kind == NOTICE_FRESH;
+    bool fresh = n->kind == NOTICE_FRESH || n->kind == NOTICE_AHEAD, verdict = n->kind == NOTICE_VERDICT || fresh;
     inquiry_notice(w, n);
-    if (n->kind != NOTICE_FRESH && n->kind != NOTICE_UNREACHABLE && watch_prints_too(w->members, w->opt.rank, from->process))
+    if (!fresh && n->kind != NOTICE_UNREACHABLE && watch_prints_too(w->members, w->opt.rank, from->process, can_print, w))
         LOG(LOG_WARN, LOG_WATCH, "%s", n->text);
     if ((verdict || n->kind == NOTICE_GOES_ON) && w->opt.on_verdict)
         w->opt.on_verdict(w->opt.arg, n->comm_id, verdict ? n->text : NULL);

@@ -203,6 +203,7 @@ void peers_free(struct watch *w);
 void peers_watch(struct watch *w);              /* begin: pidfds, links between hubs */
 void peers_event(struct watch *w, int index);   /* a pidfd fired */
 void peers_timers(struct watch *w, uint64_t now);
+void peers_look(struct watch *w);          /* the last look at those of this host */
 uint64_t peers_next_ns(const struct watch *w);  /* when peers_timers has something to do; UINT64_MAX = never */
 void peers_frame(struct watch *w, int from, const void *data, size_t bytes, uint64_t when_ns);
 struct peer *peer_find(struct watch *w, int process); /* NULL = there is none */

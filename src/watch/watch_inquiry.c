@@ -50,7 +50,7 @@ static bool anybody_silent(const struct watch *w)
 
 static void say_here(struct watch *w, const struct sentence *s, const char *text)
 {
-    if (s->kind != NOTICE_FRESH)
+    if (s->kind != NOTICE_FRESH && s->kind != NOTICE_AHEAD)
         LOG(LOG_WARN, LOG_WATCH, "%s", text);
     notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, s->identity, text);
     if (s->kind == NOTICE_VERDICT)
@@ -78,10 +78,10 @@ static void heard_sentence(struct watch *w, const struct peer *from, const void 
     if (bytes < sizeof s || bytes >= sizeof s + sizeof text || !w->hub)
         return;
     memcpy(&s, data, sizeof s);
-    uint64_t now = clock_ns(), *last_ns = s.kind == NOTICE_FRESH ? &q->fresh_ns : &q->heard_ns;
+    uint64_t now = clock_ns(), *last_ns = s.kind == NOTICE_FRESH || s.kind == NOTICE_AHEAD ? &q->fresh_ns : &q->heard_ns;
     if (now - *last_ns < LEAST_NS)
         return; /* no root says two things at once */
-    if ((s.kind != NOTICE_VERDICT && s.kind != NOTICE_GOES_ON && s.kind != NOTICE_FRESH) || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
+    if (s.kind == NOTICE_UNREACHABLE || s.kind < NOTICE_VERDICT || s.kind > NOTICE_AHEAD || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||
         (q->heard_origin == s.origin && (int32_t)(s.number - q->heard_number) <= 0))
         return;
     *last_ns = now;
@@ -187,7 +187,7 @@ static void judge(struct watch *w, uint64_t now)
     gather_end(&q->gather);
     if (q->judge_ns < w->stall_ns) { /* for a short deadline alone */
         if (err == UNO_OK && v.kind != VERDICT_KIND_NONE && v.sure != VERDICT_GUESS)
-            say_verdict(w, NOTICE_FRESH, &v);
+            say_verdict(w, NOTICE_AHEAD, &v);
         return;
     }
     bool sure = err == UNO_OK && may_be_said(q, &v, w->stall_ns, now), news = sure && is_news(q, &v);
@@ -325,6 +325,8 @@ static void begin(struct watch *w, uint64_t now)
     if (!near && (now < q->next_ns || now - q->stall_ns >= FRESH_NS))
         return;
     q->judge_ns = near ? MIN(w->stall_ns, q->hurry_ms * 1000000ull) : w->stall_ns;
+    if (near && q->judge_ns == w->stall_ns)
+        q->stall_ns = now; /* who is in a hurry is stalled, too */
     if (gather_begin(w, &q->gather, true, now) != UNO_OK)
         LOG(LOG_INFO, LOG_WATCH, "no inquiry: %s", err_text());
 }
@@ -363,7 +365,11 @@ void inquiry_late(struct watch *w, uint64_t late_ns)
 bool inquiry_pending(const struct watch *w)
 {
     const struct inquiry *q = &w->inquiry;
-    return q->told || q->hurry_ns || q->gather.runs || (q->stall_ns && clock_ns() - q->stall_ns < FRESH_NS);
+    const struct peer *own = &w->peers[w->self];
+    bool news = atomic_load_explicit(&w->page->hurry, memory_order_relaxed) != own->hurry ||
+                atomic_load_explicit(&w->page->stalled, memory_order_relaxed) != own->stalled ||
+                atomic_load_explicit(&w->page->notices, memory_order_relaxed) != own->notices;
+    return news || q->told || q->hurry_ns || q->gather.runs || (q->stall_ns && clock_ns() - q->stall_ns < FRESH_NS);
 }
 
 void inquiry_free(struct watch *w)

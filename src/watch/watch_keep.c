@@ -576,7 +576,7 @@ uno_err keeper_said(struct watch_keeper *keeper, char *text, size_t text_bytes)
     /* acquire: pairs with the release in notice_post */
     uint32_t newest = hub ? atomic_load_explicit(&hub->notices, memory_order_acquire) : 0;
     for (uint32_t i = 0; i < STEWARD_NOTICES && i < newest; i++) {
-        if (!notice_read(hub, newest - i, &n) || n.kind == NOTICE_UNREACHABLE || n.kind == NOTICE_SAID)
+        if (!notice_read(hub, newest - i, &n) || n.kind == NOTICE_UNREACHABLE || n.kind == NOTICE_SAID || n.kind == NOTICE_AHEAD)
             continue;
         if (n.kind == NOTICE_GOES_ON)
             break; /* things went on */

@@ -12,10 +12,11 @@
 #include "base/base.h"
 #include "net/net.h"
 
-/* FRESH: a verdict as it is by now, for who must return; SAID: a line that the hub printed. */
-enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE, NOTICE_FRESH, NOTICE_SAID };
+/* FRESH: a verdict that was said, as it is by now; AHEAD: one that was not, for who must return before it would be; SAID: a line that the
+ * hub printed. */
+enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE, NOTICE_FRESH, NOTICE_AHEAD, NOTICE_SAID };
 #define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
-#define STEWARD_NOTICES 8
+#define STEWARD_NOTICES 32
 #define STEWARD_HOSTS 64       /* so many hosts' paths are measured */
 struct notice {
     _Atomic uint32_t number;     /* 0 while it is written; release, pairs with the acquire in notice_read */

@@ -475,6 +475,20 @@ static void look_at_ends(struct watch *w, uint64_t now)
     }
 }
 
+/* Whose process has ended, has: nobody will look again. */
+void peers_look(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++) {
+        struct peer *p = &w->peers[i];
+        if (i == w->self || p->state != PEER_ALIVE || !peer_is_local(w, p) || !process_ended(&p->eye))
+            continue;
+        if (p->ended_ns == 0)
+            local_gone(w, p);
+        if (p->state == PEER_ALIVE)
+            local_ended(w, p, true);
+    }
+}
+
 void peers_timers(struct watch *w, uint64_t now)
 {
     bool poll = w->npolled && w->poll_ns <= now;

@@ -114,6 +114,7 @@ void post_timer(struct watch *w, uint64_t now)
     save_host(w);
     w->post_ns = w->post_again ? now + LATER_NS : 0;
     w->post_again = false;
+    atomic_store_explicit(&w->post_due, w->post_ns != 0, memory_order_relaxed);
 }
 
 uint64_t post_next_ns(const struct watch *w)

@@ -23,19 +23,24 @@
 
 /* ---- small files -------------------------------------------------------------------------------------------------------- */
 
-/* Reads at most bytes - 1; "" when it cannot be read. */
-static bool read_file(const char *path, char *buf, size_t bytes)
+/* Reads at most bytes - 1, and a 0 behind them. Returns how many; 0 when it cannot be read. */
+static size_t read_bytes(const char *path, char *buf, size_t bytes)
 {
     buf[0] = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
+        return 0;
     size_t n = 0;
     for (ssize_t got; n < bytes - 1 && (got = read(fd, buf + n, bytes - 1 - n)) > 0;)
         n += (size_t)got;
     close(fd);
     buf[n] = 0;
-    return n > 0;
+    return n;
+}
+
+static bool read_file(const char *path, char *buf, size_t bytes)
+{
+    return read_bytes(path, buf, bytes) > 0;
 }
 
 UNO_PRINTF(3, 4) static bool read_path(char *buf, size_t bytes, const char *fmt, ...)
@@ -70,6 +75,51 @@ void proc_command(int32_t pid, char *buf, size_t buf_bytes)
 {
     (void)read_path(buf, buf_bytes, "/proc/%d/comm", (int)pid);
     first_line(buf);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static const char *next_argument(const char *arg, const char *end)
+{
+    const char *next = arg + strlen(arg) + 1;
+    return next < end && *next ? next : NULL;
+}
+
+/* Of "python3 -u -m pkg.train --lr 1" pkg.train, of "python3 -W error /work/train.py" train.py; NULL: arguments up to end name none. */
+static const char *script_of(const char *arg, const char *end)
+{
+    while (arg && arg[0] == '-' && arg[1]) {
+        const char *letter = arg[1] == '-' ? "" : arg + 1 + strcspn(arg + 1, "cmWX");
+        bool valued = *letter == 'W' || *letter == 'X' || strcmp(arg, "--check-hash-based-pycs") == 0;
+        if (*letter == 'c')
+            return NULL;
+        if (*letter == 'm')
+            return letter[1] ? letter + 1 : next_argument(arg, end);
+        if (valued && (!*letter || !letter[1]))
+            arg = next_argument(arg, end);
+        arg = arg ? next_argument(arg, end) : NULL;
+    }
+    return arg && arg[0] != '-' ? base_name(arg) : NULL;
+}
+
+void proc_program(int32_t pid, char *buf, size_t buf_bytes)
+{
+    char path[64], line[4096];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    size_t n = read_bytes(path, line, sizeof line);
+    const char *name = base_name(line), *script = NULL;
+    if (strncmp(name, "python", 6) == 0)
+        script = script_of(next_argument(line, line + n), line + n);
+    snprintf(buf, buf_bytes, "%s", script ? script : name);
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    if (!buf[0])
+        proc_command(pid, buf, buf_bytes);
 }
 
 bool proc_owner(int32_t pid, uint32_t *uid)

@@ -13,6 +13,7 @@ struct proc_map { uint64_t start, end, offset; char path[256]; };
 /* Executable mappings of files, in order of addresses; process: "self" or a pid. Returns how many of at most `most`. */
 size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
 void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */
+void proc_program(int32_t pid, char *buf, size_t buf_bytes);       /* what a person calls it: its file, of Python its script or module */
 void proc_cgroup(const char *process, char *buf, size_t buf_bytes);/* folder of its memory controller; "" = not known */
 uint64_t proc_oom_kills(const char *cgroup);                       /* counted there so far; 0 = none or not known */
 bool proc_owner(int32_t pid, uint32_t *uid);                        /* whose it is; false = not known */

@@ -111,6 +111,19 @@ class Logs(unittest.TestCase):
             self.once_each(texts[0], pid)
 
 
+class Settings(unittest.TestCase):
+    def warned(self, which):
+        script = 'case $UNISONO_RANK in %s) export UNISONO_TIMEOUTT=5;; esac; exec "$0" perf all_reduce -b 8 -e 8 -n 1 -w 0' % which
+        p = subprocess.run([UNISONO, "run", "-n", "3", "--", "sh", "-c", script, UNISONO], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           timeout=LIMIT_S, check=True)
+        return re.findall("UNISONO_TIMEOUTT has no effect: .*UNISONO_TIMEOUT", p.stderr)
+
+    def test_misspelt(self):
+        for which in ("0|1|2", "2", "1|2"):
+            with self.subTest(ranks=which):
+                self.assertEqual(len(self.warned(which)), 1)
+
+
 class Deadlines(unittest.TestCase):
     def error_of(self, **env):
         with job("absent", 2, **env) as p:

@@ -4,6 +4,7 @@
  * killed, replaced by another program.
  */
 #include "live.h"
+#include "watch/watch_proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -559,6 +560,29 @@ static void looked_at_while_busy(void **state)
     verdict_rank_free(&r);
 }
 
+/* How a program was started, and what it is called. tail stays. */
+static void programs_have_names(void **state)
+{
+    (void)state;
+    static const char *const started[][5] = {
+        {"/opt/bin/a-program-with-a-long-name", "-f", "/dev/null", NULL, "a-program-with-a-long-name"},
+        {"/usr/bin/python3.11", "-f", "/dev/null", NULL, "null"},
+        {"python3", "-f", "/dev/null", NULL, "null"}};
+    for (size_t i = 0; i < ARRAY_LEN(started); i++) {
+        char name[64] = "";
+        pid_t pid = fork();
+        if (pid == 0) {
+            execv("/usr/bin/tail", (char *const *)(uintptr_t)started[i]);
+            _exit(127);
+        }
+        for (int tries = 0; tries < 2000 && strcmp(name, started[i][4]) != 0; tries++, usleep(1000))
+            proc_program(pid, name, sizeof name);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_string_equal(name, started[i][4]);
+    }
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -567,7 +591,7 @@ int main(void)
         CASE(frozen_rank), CASE(frozen_rank_v1),
         CASE(killed_rank), CASE(killed_with_child),
         CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
-        cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),
+        cmocka_unit_test(programs_have_names), cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),
         cmocka_unit_test_setup_teardown(stacks_off, setup_without_stacks, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

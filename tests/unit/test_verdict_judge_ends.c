@@ -42,6 +42,23 @@ static void test_dead(void **state)
     }
 }
 
+/* What a rank stood in may be a message. */
+static void test_dead_in_a_message(void **state)
+{
+    (void)state;
+    EVERY_STAGE(st, c) {
+        int rank = *c, peer = (rank + 1) % 8;
+        open_stage(st);
+        scene_p2p(&s, rank, WORLD, VERDICT_SEND, peer, 3, 1 << 20, SCENE_NOW - 2.5);
+        for (int r = 0; r < 8; r++)
+            if (r != rank)
+                scene_p2p(&s, r, WORLD, VERDICT_RECV, rank, 3, 1 << 20, SCENE_NOW - 2.6);
+        scene_ended(&s, rank, VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 9, SCENE_NOW - 2);
+        close_stage(st);
+        must_say(VERDICT_KIND_DEAD, rank, name(rank), "its last operation was send to rank ", "(tag 3, 1 MB, #1 of the pair) of comm", ", not finished", NULL);
+    }
+}
+
 /* Who is stopped waits for nobody: when all are, that is the verdict; one alone is told beside it. */
 static void test_all_stopped(void **state)
 {
@@ -632,7 +649,7 @@ static void test_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dead), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
+        cmocka_unit_test(test_dead), cmocka_unit_test(test_dead_in_a_message), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
         cmocka_unit_test(test_ended_while_stuck), cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
         cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining), cmocka_unit_test(test_making),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
