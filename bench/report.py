@@ -234,12 +234,13 @@ def aims(data):
     for c in found:
         yield "| %s | %s | %s | %s |" % (c.aim, c.limit, c.figure, {True: "reached", False: "**not reached**", None: "not measured"}[c.reached])
     yield ""
-    missed = [c for c in found if c.reached is False]
+    missed = collections.defaultdict(list)
+    for c in found:
+        if c.reached is False:
+            missed[reasons.of(c.aim) or "not known yet"].append(c.aim)
     if missed:
         yield "Why not:\n"
-    for c in missed:
-        yield "- %s: %s" % (c.aim, reasons.of(c.aim) or "not known yet")
-    if missed:
+        yield from ("- *%s*: %s" % ("*; *".join(of), why) for why, of in missed.items())
         yield ""
 
 
