@@ -211,7 +211,8 @@ UNO_API uno_err uno_comm_shrink(uno_comm *comm, const int *exclude, int nexclude
                                 const uno_config *config) UNO_MUST_CHECK;
 /* Finish everything issued here and say goodbye: afterwards only uno_comm_destroy, uno_last_error and queries are legal.
  * Blocks until this rank's operations are done or have failed, and up to 1 s until the ranks of this host that need what it has
- * sent have begun to read it: those that come later find it gone with this process. Not collective. */
+ * sent have begun to read it: those that come later find it gone with this process. Not collective. UNO_ERR_MISMATCH: a rank of this host
+ * made another call as this one's last, for which neither had to wait; else the first cause of an operation that failed meanwhile. */
 UNO_API uno_err uno_comm_finalize(uno_comm *comm);
 /* Free the communicator (finalizes it first: what was issued here and nobody meets fails at its deadline). NULL is allowed.
  * UNO_OK also when finalizing failed: call uno_comm_finalize and uno_comm_async_error before, to know. */
