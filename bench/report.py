@@ -246,6 +246,7 @@ def aims(data):
 
 def write_csv(data, path):
     with open(path, "w", newline="") as f:
+        f.write("# SPDX-License-Identifier: Apache-2.0\n")
         out = csv.writer(f)
         out.writerow(("where", "ranks", "collective", "kind", "bytes", "name", "rounds", "median_s", "low_s", "high_s"))
         for c in data.cells():
