@@ -375,6 +375,15 @@ static inline __attribute__((always_inline)) void stream_request(struct p2p_requ
     atomic_init(&r->waited, waited);
 }
 
+static void p2p_call(struct op *op, struct p2p_request *r, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
+                     uno_stream *stream, const void *site)
+{
+    stream_request(r, send, buf, count, type, peer, stream == NULL, site);
+    op_init(op, comm, (struct request){0}, NULL, NULL, stream, site);
+    op->p2p = r;
+    op->group_owns_p2p = true;
+}
+
 /* In a group nothing happens yet, so nobody is counted in: the group holds the call as it holds the communicator. */
 static NOINLINE uno_err note_p2p(const char *call, bool send, void *buf, size_t count, uno_type type, int peer, uno_comm *comm,
                                  struct group_call *room, const void *site)
@@ -386,11 +395,7 @@ static NOINLINE uno_err note_p2p(const char *call, bool send, void *buf, size_t 
         comm_keep_error(comm);
         return err;
     }
-    site = call_site_of(comm, site);
-    stream_request(&room->p2p, send, buf, count, type, peer, true, site);
-    op_init(&room->op, comm, (struct request){0}, NULL, NULL, NULL, site);
-    room->op.p2p = &room->p2p;
-    room->op.group_owns_p2p = true;
+    p2p_call(&room->op, &room->p2p, send, buf, count, type, peer, comm, NULL, call_site_of(comm, site));
     group_note(&room->op);
     return UNO_OK;
 }
@@ -401,10 +406,7 @@ static NOINLINE uno_err queue_p2p(bool send, void *buf, size_t count, uno_type t
 {
     struct p2p_request r;
     struct op op;
-    stream_request(&r, send, buf, count, type, peer, stream == NULL, site);
-    op_init(&op, comm, (struct request){0}, NULL, NULL, stream, site);
-    op.p2p = &r;
-    op.group_owns_p2p = true;
+    p2p_call(&op, &r, send, buf, count, type, peer, comm, stream, site);
     return engine_issue(&op);
 }
 

@@ -68,6 +68,18 @@ static bool mark_region(uno_comm *c, int where, uno_err code, int culprit, const
     return true;
 }
 
+/* Somebody has marked it, or is about to. false: he does not come to the end of it. */
+static bool mark_comes(const struct net_region *r)
+{
+    uint64_t patience = clock_ns() + SETTLE_NS; /* acquire: pairs with the release in mark_region */
+    while (atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0)
+        if (clock_ns() >= patience)
+            return false;
+        else
+            sched_yield();
+    return true;
+}
+
 /* Is that rank of the job in this communicator, and does it live? */
 static bool can_print(void *arg, int job_rank)
 {
@@ -82,10 +94,7 @@ static bool can_print(void *arg, int job_rank)
 static void print_apart(uno_comm *c, uno_err code, int culprit, const char *text)
 {
     const struct net_region *r = c->regions[lowest_here(c)];
-    uint64_t patience = clock_ns() + SETTLE_NS; /* acquire: pairs with the release in mark_region */
-    while (atomic_load_explicit(&r->abort_ready, memory_order_acquire) == 0 && clock_ns() < patience)
-        sched_yield();
-    int by = atomic_load_explicit(&r->abort_ready, memory_order_acquire) ? r->abort_by : -1;
+    int by = mark_comes(r) ? r->abort_by : -1;
     if (by >= 0 && by < c->size && by != c->rank && watch_prints_too(c->job->members, c->job_rank[c->rank], c->job_rank[by], can_print, c))
         print_cause(c, code, culprit, text);
 }
@@ -153,9 +162,8 @@ static bool settle(uno_comm *c, uno_err *code, int *culprit, char *text, size_t 
     int lowest = lowest_here(c);
     if (mark_region(c, lowest, *code, *culprit, text))
         return true;
-    uint64_t patience = clock_ns() + SETTLE_NS;
-    while (!read_mark(c->regions[lowest], code, culprit, text, text_bytes) && clock_ns() < patience)
-        sched_yield();
+    if (mark_comes(c->regions[lowest]))
+        (void)read_mark(c->regions[lowest], code, culprit, text, text_bytes);
     return false;
 }
 

@@ -41,11 +41,6 @@ static void on_left(void *arg, int process, const char *text)
     tell_gone(arg, process, true, text);
 }
 
-static void aborted(uno_comm *c, uno_err code, int rank, const char *text)
-{
-    (void)comm_told(c, code, rank, text);
-}
-
 /* Who gives up while a communicator is made may be heard before it is made here. The caller holds the job's lock. */
 static void note_early(struct job *job, uint64_t comm_id, uno_err code, int rank, const char *text)
 {
@@ -68,7 +63,7 @@ static void on_abort(void *arg, uint64_t comm_id, uno_err code, int rank, const 
     pthread_mutex_unlock(&job->lock);
     if (!c)
         return;
-    aborted(c, code, rank, text);
+    (void)comm_told(c, code, rank, text);
     comm_release(c);
 }
 
@@ -82,7 +77,7 @@ void job_abort_early(uno_comm *c)
             e = job->early[i];
     pthread_mutex_unlock(&job->lock);
     if (e.code != UNO_OK)
-        aborted(c, e.code, e.rank, e.text);
+        (void)comm_told(c, e.code, e.rank, e.text);
 }
 
 static bool is_of_process(const struct job *job, int job_rank, int process)

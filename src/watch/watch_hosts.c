@@ -191,7 +191,7 @@ static void take_notice(struct watch *w, const struct peer *from, const struct n
 {
     if (atomic_load_explicit(&w->leaving, memory_order_relaxed))
         return;
-    bool fresh = n->kind == NOTICE_FRESH || n->kind == NOTICE_AHEAD, verdict = n->kind == NOTICE_VERDICT || fresh;
+    bool fresh = notice_is_fresh(n->kind), verdict = n->kind == NOTICE_VERDICT || fresh;
     inquiry_notice(w, n);
     if (!fresh && n->kind != NOTICE_UNREACHABLE && watch_prints_too(w->members, w->opt.rank, from->process, can_print, w))
         LOG(LOG_WARN, LOG_WATCH, "%s", n->text);

@@ -50,7 +50,7 @@ static bool anybody_silent(const struct watch *w)
 
 static void say_here(struct watch *w, const struct sentence *s, const char *text)
 {
-    if (s->kind != NOTICE_FRESH && s->kind != NOTICE_AHEAD)
+    if (!notice_is_fresh(s->kind))
         LOG(LOG_WARN, LOG_WATCH, "%s", text);
     notice_post(w->page, (enum notice_kind)s->kind, -1, s->comm_id, s->identity, text);
     if (s->kind == NOTICE_VERDICT)
@@ -78,7 +78,7 @@ static void heard_sentence(struct watch *w, const struct peer *from, const void 
     if (bytes < sizeof s || bytes >= sizeof s + sizeof text || !w->hub)
         return;
     memcpy(&s, data, sizeof s);
-    uint64_t now = clock_ns(), *last_ns = s.kind == NOTICE_FRESH || s.kind == NOTICE_AHEAD ? &q->fresh_ns : &q->heard_ns;
+    uint64_t now = clock_ns(), *last_ns = notice_is_fresh(s.kind) ? &q->fresh_ns : &q->heard_ns;
     if (now - *last_ns < LEAST_NS)
         return; /* no root says two things at once */
     if (s.kind == NOTICE_UNREACHABLE || s.kind < NOTICE_VERDICT || s.kind > NOTICE_AHEAD || s.origin < 0 || s.origin >= w->nhosts || s.origin == w->own_host ||

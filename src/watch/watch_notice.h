@@ -15,6 +15,7 @@
 /* FRESH: a verdict that was said, as it is by now; AHEAD: one that was not, for who must return before it would be; SAID: a line that the
  * hub printed. */
 enum notice_kind { NOTICE_VERDICT = 1, NOTICE_GOES_ON, NOTICE_UNREACHABLE, NOTICE_FRESH, NOTICE_AHEAD, NOTICE_SAID };
+static inline bool notice_is_fresh(int32_t kind) { return kind == NOTICE_FRESH || kind == NOTICE_AHEAD; } /* nobody prints it */
 #define NOTICE_TEXT_BYTES 1456 /* a headline and what to do */
 #define STEWARD_NOTICES 32
 #define STEWARD_HOSTS 64       /* so many hosts' paths are measured */
