@@ -418,13 +418,35 @@ static bool is_undisturbed(int32_t pid, int32_t tid)
     return state == 'S' && restarts_in(text);
 }
 
-bool proc_spot(int32_t pid, int32_t tid, struct proc_spot *spot)
+static bool switches_of(int32_t pid, int32_t tid, uint64_t *switches)
 {
     char text[4096];
+    return read_path(text, sizeof text, "/proc/%d/task/%d/status", (int)pid, (int)tid) &&
+           number_after(text, "voluntary_ctxt_switches:", 10, switches);
+}
+
+bool proc_waits(int32_t pid, int32_t tid, struct proc_waits *waits)
+{
+    char text[256], *last[2];
+    memset(waits, 0, sizeof *waits);
+    if (!switches_of(pid, tid, &waits->switches) || !read_path(text, sizeof text, "/proc/%d/task/%d/syscall", (int)pid, (int)tid))
+        return false;
+    for (int i = 0; i < 2; i++) { /* the line ends with both, whatever stands before */
+        last[i] = strrchr(text, ' ');
+        if (!last[i])
+            return false;
+        *last[i]++ = 0;
+    }
+    waits->pc = strtoull(last[0], NULL, 16);
+    waits->stack = strtoull(last[1], NULL, 16);
+    return waits->pc && waits->stack;
+}
+
+bool proc_spot(int32_t pid, int32_t tid, struct proc_spot *spot)
+{
     *spot = (struct proc_spot){0};
     /* The switches first: whoever sleeps between the two is found out by the next look. */
-    if (!read_path(text, sizeof text, "/proc/%d/task/%d/status", (int)pid, (int)tid) ||
-        !number_after(text, "voluntary_ctxt_switches:", 10, &spot->switches))
+    if (!switches_of(pid, tid, &spot->switches))
         return false;
     spot->undisturbed = is_undisturbed(pid, tid);
     return true;

@@ -42,6 +42,9 @@ char proc_used(int32_t pid, uint64_t *cpu_ns);                     /* its state,
  * (same `switches`) is hardly about to enter such a call. */
 struct proc_spot { uint64_t switches; bool undisturbed; };
 bool proc_spot(int32_t pid, int32_t tid, struct proc_spot *spot);  /* false: the thread is gone, or hidden */
+/* Where a thread waits in the kernel, where its stack ends, how often it has waited before; false: it runs, or may not be seen. */
+struct proc_waits { uint64_t pc, stack, switches; };
+bool proc_waits(int32_t pid, int32_t tid, struct proc_waits *waits);
 /* May signal `sig` be sent to that thread to be handled soon: caught by the process, not blocked by the thread? */
 bool proc_handles(int32_t pid, int32_t tid, int sig);
 

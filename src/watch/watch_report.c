@@ -13,6 +13,7 @@
 
 #include "watch/watch_inner.h"
 #include "watch/watch_stack.h"
+#include "watch/watch_unwind.h"
 
 #define TICK_NS 1000000000ull
 #define LOOK_NS 2000000000ull  /* an older look says nothing about the present */
@@ -328,11 +329,10 @@ static void ask_stacks(struct peer *p)
 /* Answers of the look before, which nobody fetched, give their places back. */
 static void look_end(struct records *rec)
 {
-    char nobody[16];
-    bool ignored = false;
+    uint64_t ignored[BOARD_FRAMES];
     for (int i = 0; i < BOARD_STACKS; i++)
         if (rec->asked[i])
-            stack_take(rec->page, i, nobody, sizeof nobody, &ignored);
+            (void)stack_take(rec->page, i, ignored);
     memset(rec->asked, 0, sizeof rec->asked);
 }
 
@@ -364,24 +364,31 @@ uint64_t report_ready_ns(const struct watch *w)
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------------------- */
 
+/* Of a thread that was asked, its answer; who was not, or could not answer, waits, and its stack is read from outside. */
+static void add_stack(struct records *rec, struct symbols *symbols, int place, int32_t tid, struct verdict_process *v)
+{
+    uint64_t pc[BOARD_FRAMES];
+    uint32_t n = rec->asked[place] ? stack_take(rec->page, place, pc) : 0;
+    rec->asked[place] = false;
+    if (n == 0)
+        n = unwind_waiting(symbols, rec->look.pid, tid, pc, BOARD_FRAMES);
+    size_t len = strlen(v->stack), head = 0;
+    if (n > 0 && place == 1 && rec->look.tid != rec->look.pid)
+        head = (size_t)snprintf(v->stack + len, sizeof v->stack - len, "%smain thread:\n", len ? "\n" : "");
+    stack_name(symbols, pc, n, v->stack, sizeof v->stack, &v->in_library);
+    if (strlen(v->stack) < len + head + (head > 0)) /* there was room for the heading alone, or not even that */
+        v->stack[len] = 0;
+}
+
 static void fill_stack(struct records *rec, struct verdict_process *v)
 {
-    char main_stack[sizeof v->stack] = "";
-    bool inside = false, main_inside = false;
-    if (rec->asked[0])
-        stack_take(rec->page, 0, v->stack, sizeof v->stack, &inside);
-    if (rec->asked[1])
-        stack_take(rec->page, 1, main_stack, sizeof main_stack, &main_inside);
-    bool one = rec->look.tid == rec->look.pid; /* the main thread is the one that calls us */
-    memset(rec->asked, 0, sizeof rec->asked);
-    if (one) {
-        snprintf(v->stack, sizeof v->stack, "%s", main_stack);
-        inside = main_inside;
-    } else if (main_stack[0] && strlen(v->stack) + strlen(main_stack) + 16 < sizeof v->stack) {
-        size_t len = strlen(v->stack);
-        snprintf(v->stack + len, sizeof v->stack - len, "%smain thread:\n%s", len ? "\n" : "", main_stack);
-    }
-    v->in_library = v->in_library || inside;
+    struct symbols *symbols = symbols_open(rec->look.pid);
+    if (!symbols)
+        return;
+    if (rec->look.tid != rec->look.pid)
+        add_stack(rec, symbols, 0, rec->look.tid, v);
+    add_stack(rec, symbols, 1, rec->look.pid, v);
+    symbols_close(symbols);
 }
 
 /* Does one of its operations run, and is it the thread looked at that waits in it? */

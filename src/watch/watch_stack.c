@@ -198,46 +198,47 @@ bool stack_ready(struct board_page *p, int place)
     return atomic_load_explicit(&p->stacks[place].state, memory_order_acquire) == STACK_READY;
 }
 
+uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES])
+{
+    struct board_stack *s = &p->stacks[place];
+    uint32_t n = 0;
+    if (stack_ready(p, place)) {
+        n = MIN(s->frames, (uint32_t)BOARD_FRAMES);
+        memcpy(pc, s->pc, sizeof s->pc);
+    }
+    atomic_store_explicit(&s->state, STACK_FREE, memory_order_release);
+    return n;
+}
+
 static void add_frame(struct text *t, const struct symbol_name *name)
 {
     if (name->function[0])
-        text_add(t, "%s%s+0x%llx (%s)", t->len ? "\n" : "", name->function, (unsigned long long)name->offset, name->module);
+        text_add(t, "%s+0x%llx (%s)\n", name->function, (unsigned long long)name->offset, name->module);
     else if (name->module[0])
-        text_add(t, "%s%s+0x%llx", t->len ? "\n" : "", name->module, (unsigned long long)name->offset);
+        text_add(t, "%s+0x%llx\n", name->module, (unsigned long long)name->offset);
     else
-        text_add(t, "%s0x%llx", t->len ? "\n" : "", (unsigned long long)name->offset);
+        text_add(t, "0x%llx\n", (unsigned long long)name->offset);
 }
 
-void stack_take(struct board_page *p, int place, char *buf, size_t buf_bytes, bool *in_library)
+void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *buf, size_t buf_bytes, bool *in_library)
 {
-    struct board_stack *s = &p->stacks[place];
-    uint64_t pc[BOARD_FRAMES];
-    uint32_t n = 0;
-    buf[0] = 0;
-    if (stack_ready(p, place)) {
-        n = MIN(s->frames, (uint32_t)BOARD_FRAMES);
-        memcpy(pc, s->pc, sizeof pc);
-    }
-    atomic_store_explicit(&s->state, STACK_FREE, memory_order_release);
-    if (n == 0)
-        return;
-    struct symbols *symbols = symbols_open(p->pid);
-    struct text t = {0};
-    for (uint32_t i = 0; i < n && symbols; i++) {
+    size_t len = strlen(buf);
+    for (uint32_t i = 0; i < n; i++) {
         struct symbol_name name;
+        struct text t = {0};
         symbols_name(symbols, pc[i] - (i > 0), &name); /* a return address lies behind its call */
         name.offset += i > 0;
-        size_t before = t.len;
         add_frame(&t, &name);
-        if (t.len >= buf_bytes) { /* whole lines only */
-            t.s[before] = 0;
+        bool fits = t.s && len + t.len < buf_bytes; /* whole lines only */
+        if (fits)
+            memcpy(buf + len, t.s, t.len + 1);
+        len += fits ? t.len : 0;
+        text_free(&t);
+        if (!fits)
             break;
-        }
         if (strncmp(name.module, "libunisono.so", 13) == 0)
             *in_library = true;
     }
-    symbols_close(symbols);
-    if (t.s)
-        snprintf(buf, buf_bytes, "%s", t.s);
-    text_free(&t);
+    if (len > 0 && buf[len - 1] == '\n')
+        buf[len - 1] = 0;
 }

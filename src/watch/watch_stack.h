@@ -9,6 +9,7 @@
 
 #include "watch/watch_board.h"
 #include "watch/watch_proc.h"
+#include "watch/watch_symbols.h"
 
 /* The owner's side. serve: install the handler once a process, answer requests on this page. */
 void stack_serve(struct board_page *p);
@@ -21,7 +22,9 @@ void stack_check(struct board_page *p); /* now and then: has the program taken t
  * when the signal could end a sleep or a timed wait of the program early. */
 bool stack_ask(struct board_page *p, int place, int32_t tid, const struct proc_spot *before);
 bool stack_ready(struct board_page *p, int place);
-/* Addresses to lines "function+0x2c (program)", top first; gives the place back. buf "": no answer. in_library: a frame of ours. */
-void stack_take(struct board_page *p, int place, char *buf, size_t buf_bytes, bool *in_library);
+uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES]); /* top first; gives the place back. 0: no answer */
+
+/* Addresses to lines "function+0x2c (program)", appended to buf. in_library: set where one is a frame of ours. */
+void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *buf, size_t buf_bytes, bool *in_library);
 
 #endif

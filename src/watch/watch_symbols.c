@@ -157,22 +157,48 @@ struct symbols *symbols_open(int32_t pid)
     return s;
 }
 
+static const struct proc_map *map_of(const struct symbols *s, uint64_t address)
+{
+    for (size_t i = 0; i < s->nmaps; i++)
+        if (address >= s->maps[i].start && address < s->maps[i].end)
+            return &s->maps[i];
+    return NULL;
+}
+
+bool symbols_is_code(const struct symbols *s, uint64_t address)
+{
+    return map_of(s, address) != NULL;
+}
+
+bool symbols_unwind_table(struct symbols *s, uint64_t address, uint64_t *table, uint64_t *table_bytes)
+{
+    const struct proc_map *m = map_of(s, address);
+    const struct table *t = m && m->path[0] == '/' ? table_of(s, m->path) : NULL;
+    uint64_t at, offset = m ? address - m->start + m->offset : 0;
+    if (!t || !virtual_of(t, offset, &at))
+        return false;
+    for (int i = 0; i < t->nsegments; i++)
+        if (t->segments[i].p_type == PT_GNU_EH_FRAME) {
+            *table = address - at + t->segments[i].p_vaddr;
+            *table_bytes = t->segments[i].p_memsz;
+            return true;
+        }
+    return false;
+}
+
 void symbols_name(struct symbols *s, uint64_t address, struct symbol_name *name)
 {
+    const struct proc_map *m = map_of(s, address);
     *name = (struct symbol_name){.offset = address};
-    for (size_t i = 0; i < s->nmaps; i++) {
-        const struct proc_map *m = &s->maps[i];
-        if (address < m->start || address >= m->end)
-            continue;
-        const char *slash = strrchr(m->path, '/');
-        uint64_t at;
-        snprintf(name->module, sizeof name->module, "%.63s", slash ? slash + 1 : m->path);
-        name->offset = address - m->start + m->offset;
-        struct table *t = m->path[0] == '/' ? table_of(s, m->path) : NULL;
-        if (t && virtual_of(t, name->offset, &at))
-            function_at(t, at, name);
+    if (!m)
         return;
-    }
+    const char *slash = strrchr(m->path, '/');
+    uint64_t at;
+    snprintf(name->module, sizeof name->module, "%.63s", slash ? slash + 1 : m->path);
+    name->offset = address - m->start + m->offset;
+    struct table *t = m->path[0] == '/' ? table_of(s, m->path) : NULL;
+    if (t && virtual_of(t, name->offset, &at))
+        function_at(t, at, name);
 }
 
 void symbols_close(struct symbols *s)

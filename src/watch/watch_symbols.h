@@ -16,6 +16,9 @@ struct symbol_name {
 };
 struct symbols *symbols_open(int32_t pid); /* NULL without memory, or when the process is gone */
 void symbols_name(struct symbols *s, uint64_t address, struct symbol_name *name);
+bool symbols_is_code(const struct symbols *s, uint64_t address); /* of a file */
+/* Where, in that process's memory, the unwind table (.eh_frame_hdr) of the file lies to which `address` belongs; false: it has none. */
+bool symbols_unwind_table(struct symbols *s, uint64_t address, uint64_t *table, uint64_t *table_bytes);
 void symbols_close(struct symbols *s);
 
 #endif

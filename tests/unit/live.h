@@ -62,6 +62,12 @@ void live_report(int rank, uint32_t events, struct verdict_rank *out); /* throug
 bool live_becomes(int rank, bool (*yes)(const struct verdict_rank *r), struct verdict_rank *out);
 const struct verdict_comm *live_comm(const struct verdict_rank *r, const char *name); /* NULL = none */
 
+#if defined(__x86_64__) || defined(__aarch64__)
+#define UNWINDS true /* stacks of waiting threads are read from outside there, if the kernel shows where they wait */
+#else
+#define UNWINDS false
+#endif
+
 /* What a rank may do; the names of the first two stand in stacks. */
 void burns_processor_time(void) __attribute__((noinline, noreturn));
 long sleeps_in_a_read(void) __attribute__((noinline));

@@ -101,7 +101,7 @@ static bool shows_calls(pid_t pid)
     return fd >= 0;
 }
 
-/* Sleeps and timed waits last their whole time, however often one looks; the system call is named instead of a stack. */
+/* Sleeps and timed waits last their whole time, however often one looks; the system call and the stack are told. */
 static void naps_go_on(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void naps_go_on(void **state)
             for (int r = 0; r < n; r++) {
                 struct verdict_rank v;
                 live_report(r, REPORT_EVENTS, &v);
-                named |= v.process.syscall[0] && strstr(naps[first + r].calls, v.process.syscall) ? 1 << r : 0;
+                named |= v.process.syscall[0] && strstr(naps[first + r].calls, v.process.syscall) && (!UNWINDS || strstr(v.process.stack, "nap_")) ? 1 << r : 0;
                 verdict_rank_free(&v);
             }
         }
