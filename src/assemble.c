@@ -79,6 +79,11 @@ static uno_err add_shrink(uno_comm *c)
     return err;
 }
 
+static void rank_name(const void *arg, int rank, char *buf, size_t buf_bytes)
+{
+    comm_rank_name(arg, rank, buf, buf_bytes);
+}
+
 uno_err comm_assemble(uno_comm *c)
 {
     bool tcp = false, near = false;
@@ -111,6 +116,7 @@ uno_err comm_assemble(uno_comm *c)
     c->env.far = c->env.proc && !near;
     c->env.look = engine_look;
     c->env.look_arg = c;
+    c->env.name = rank_name;
     c->env.ring_limit = first_number() + NET_RING_ENTRIES;
     TRY(p2p_new(&c->env, &c->p2p));
     note_made(c);

@@ -275,13 +275,26 @@ static uno_err create_steps(struct splitting *s, const int *ranks, int n, const 
     return put_together(s, make_child(s, hash_mix(number, 2), &cfg, config));
 }
 
+/* The list stands in the sentence: joining counts in it. */
+static void say_list(const uno_comm *parent, const int *ranks, int n, uno_err err, const char *name)
+{
+    enum { MOST = 16 };
+    struct text list = {0};
+    for (int i = 0; i < MIN(n, MOST); i++)
+        text_add(&list, "%s%d", i ? ", " : " of ranks ", ranks[i]);
+    if (n > MOST)
+        text_add(&list, " and %d more", n - MOST);
+    (void)err_wrap(err, "rank %d cannot make communicator \"%.60s\"%s", parent->rank, name, list.s ? list.s : "");
+    text_free(&list);
+}
+
 uno_err join_create_group(uno_comm *parent, const int *ranks, int n, const uno_id *id, const uno_config *config, uno_comm **newcomm)
 {
     *newcomm = NULL;
     struct splitting s = {.parent = parent, .place = -1, .aborts = atomic_load_explicit(&parent->aborts, memory_order_relaxed)};
     uno_err err = create_steps(&s, ranks, n, id, config);
     if (err != UNO_OK)
-        (void)err_wrap(err, "rank %d cannot make communicator \"%.60s\"", parent->rank, config && config->name ? config->name : "");
+        say_list(parent, ranks, n, err, config && config->name ? config->name : "");
     boot_close(s.boot);
     note_making_ends(parent);
     return end_splitting(&s, err, newcomm);

@@ -57,11 +57,22 @@ struct exec_env {
     /* Looked at every 64 polls and after each sleep: abort, deaths, deadline of operation `number`. */
     uno_err (*look)(void *arg, uint32_t number, uint64_t deadline_ns);
     void *look_arg;
+    /* For sentences: "rank 3 (pid 803 on n0)"; with look_arg. NULL: its number alone. */
+    void (*name)(const void *arg, int rank, char *buf, size_t buf_bytes);
     _Atomic uint64_t waits[3];        /* ended in spinning, yielding, sleeping; written by the walk lock's holder, read by counters */
     uint32_t ring_limit;              /* small target: own ring entries may be written up to this operation number */
     char *scratch;                    /* grown when a program needs more */
     size_t scratch_bytes;
 };
+
+#define EXEC_NAME_BYTES 120
+static inline void exec_rank_name(const struct exec_env *env, int rank, char name[EXEC_NAME_BYTES])
+{
+    if (env->name)
+        env->name(env->look_arg, rank, name, EXEC_NAME_BYTES);
+    else
+        snprintf(name, EXEC_NAME_BYTES, "rank %d", rank);
+}
 
 /* ---- compiling ------------------------------------------------------------------------------------------------------ */
 struct exec_choice {                  /* what the planner decided, as plain data */

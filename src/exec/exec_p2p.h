@@ -11,6 +11,7 @@
 #include "exec.h"
 
 struct p2p;
+enum { P2P_TEXT_BYTES = 400 }; /* two ranks, their processes and hosts */
 struct p2p_request {
     bool send;
     int peer;                 /* UNO_ANY in receives */
@@ -24,7 +25,7 @@ struct p2p_request {
     /* result; done is a release store, last */
     _Atomic int done;
     uno_err err;
-    char text[256];           /* sentence when err */
+    char text[P2P_TEXT_BYTES]; /* sentence when err */
     int got_peer, got_tag;
     size_t got_bytes;
     /* inside */

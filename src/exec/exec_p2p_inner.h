@@ -76,7 +76,7 @@ struct p2p {
     size_t unfinished;
     size_t grants;           /* to be sent; their receives may have ended */
     uno_err broken;          /* see p2p_broken */
-    char broken_text[256];
+    char broken_text[P2P_TEXT_BYTES];
     uint32_t bulk_bytes, bulk_room, bulk_slots; /* of a piece, and for pieces of a pair; at least so many of them */
     bool poured;             /* large data went out since the last large receive has ended */
 };

@@ -31,6 +31,18 @@ struct p2p_request *p2p_find_posted(struct p2p *p, int source, const struct head
     return NULL;
 }
 
+static NOINLINE uno_err say_unfit(const struct p2p *p, const struct p2p_request *r, int source, const struct header *h, bool differ)
+{
+    char sender[EXEC_NAME_BYTES], receiver[EXEC_NAME_BYTES];
+    exec_rank_name(p->env, source, sender);
+    exec_rank_name(p->env, p->env->rank, receiver);
+    if (differ)
+        return err_set(UNO_ERR_MISMATCH, "%s sends %llu bytes of %s, %s receives %zu bytes of %s", sender, (unsigned long long)h->bytes,
+                       type_name((uno_type)h->type), receiver, r->bytes, type_name(r->type));
+    return err_set(UNO_ERR_TRUNCATED, "%s sends %llu bytes with tag %d, the receive of %s has room for %zu", sender,
+                   (unsigned long long)h->bytes, h->tag, receiver, r->bytes);
+}
+
 /* Is what arrives what the receive wants? Fills the result fields; returns the error to finish with. */
 static uno_err judge(struct p2p *p, struct p2p_request *r, int source, const struct header *h)
 {
@@ -38,13 +50,8 @@ static uno_err judge(struct p2p *p, struct p2p_request *r, int source, const str
     r->got_peer = source;
     r->got_tag = h->tag;
     r->got_bytes = MIN(h->bytes, r->bytes);
-    if (r->strict && h->strict && (h->bytes != r->bytes || h->type != (uint32_t)r->type))
-        return err_set(UNO_ERR_MISMATCH, "rank %d sends %llu bytes of %s, rank %d receives %zu bytes of %s", source,
-                       (unsigned long long)h->bytes, type_name((uno_type)h->type), p->env->rank, r->bytes, type_name(r->type));
-    if (h->bytes > r->bytes)
-        return err_set(UNO_ERR_TRUNCATED, "rank %d sends %llu bytes with tag %d, the receive of rank %d has room for %zu", source,
-                       (unsigned long long)h->bytes, h->tag, p->env->rank, r->bytes);
-    return UNO_OK;
+    bool differ = r->strict && h->strict && (h->bytes != r->bytes || h->type != (uint32_t)r->type);
+    return differ || h->bytes > r->bytes ? say_unfit(p, r, source, h, differ) : UNO_OK;
 }
 
 void p2p_take_eager(struct p2p *p, struct p2p_request *r, int source, const struct header *h, const void *payload)

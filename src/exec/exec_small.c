@@ -381,7 +381,10 @@ static inline __attribute__((always_inline)) void finish(struct exec_op *op, con
 
 static NOINLINE uno_err mismatch(const struct exec_op *op, const struct small_source *s)
 {
-    return err_set(UNO_ERR_MISMATCH, "rank %d is in another operation than #%u of rank %d", s->rank, op->number, op->env->rank);
+    char other[EXEC_NAME_BYTES], own[EXEC_NAME_BYTES];
+    exec_rank_name(op->env, s->rank, other);
+    exec_rank_name(op->env, op->env->rank, own);
+    return err_set(UNO_ERR_MISMATCH, "%s is in another operation than #%u of %s", other, op->number, own);
 }
 
 static NOINLINE bool write_late(struct exec_op *op, const struct small_record *r, bool *moved)

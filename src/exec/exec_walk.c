@@ -50,6 +50,37 @@ static bool waits_met(const struct exec_op *op, const struct exec_fire *f, uint3
     return true;
 }
 
+/* Who sent what does not fit, and who we are. */
+struct names { char sender[EXEC_NAME_BYTES], own[EXEC_NAME_BYTES]; };
+static NOINLINE struct names names_of(const struct exec_op *op, int sender)
+{
+    struct names n;
+    exec_rank_name(op->env, sender, n.sender);
+    exec_rank_name(op->env, op->env->rank, n.own);
+    return n;
+}
+
+static NOINLINE void say_other_operation(const struct exec_op *op, int sender)
+{
+    struct names n = names_of(op, sender);
+    err_set(UNO_ERR_MISMATCH, "%s sent data of another operation than #%u of %s", n.sender, op->number, n.own);
+}
+
+static NOINLINE void say_other_length(const struct exec_op *op, int sender, uint64_t got, size_t expected)
+{
+    struct names n = names_of(op, sender);
+    err_set(UNO_ERR_MISMATCH, "%s sent %llu bytes where %s expects %zu in operation #%u", n.sender, (unsigned long long)got, n.own, expected,
+            op->number);
+}
+
+static NOINLINE void say_other_count(const struct exec_op *op, int sender, uint64_t sent_bytes, uint64_t expected_bytes)
+{
+    struct names n = names_of(op, sender);
+    size_t elem = op->program->elem_bytes;
+    err_set(UNO_ERR_MISMATCH, "all_to_all_v #%u: %s sends %llu elements to %s, which expects %llu", op->number, n.sender,
+            (unsigned long long)(sent_bytes / elem), n.own, (unsigned long long)(expected_bytes / elem));
+}
+
 /* All messages of the list here? */
 static enum fired arrived(const struct exec_op *op, const struct exec_fire *f)
 {
@@ -58,8 +89,7 @@ static enum fired arrived(const struct exec_op *op, const struct exec_fire *f)
         if (__builtin_expect(a == NET_ARRIVED, 1))
             continue;
         if (a == NET_MISMATCH) {
-            err_set(UNO_ERR_MISMATCH, "rank %d sent data of another operation than #%u of rank %d", f->recv[i]->peer, op->number,
-                    op->env->rank);
+            say_other_operation(op, f->recv[i]->peer);
             return FAILED;
         }
         return f->recv[i]->failed != UNO_OK ? FAILED : NOT_YET;
@@ -73,8 +103,7 @@ static bool message_fits(const struct exec_op *op, const struct net_end *e, cons
     uint64_t got = h->bytes;
     if (got == bytes)
         return true;
-    err_set(UNO_ERR_MISMATCH, "rank %d sent %llu bytes where rank %d expects %zu in operation #%u", e->peer,
-            (unsigned long long)got, op->env->rank, bytes, op->number);
+    say_other_length(op, e->peer, got, bytes);
     return false;
 }
 
@@ -183,9 +212,7 @@ static bool aux_fits(const struct exec_op *op, const struct exec_fire *f, uint32
     uint64_t aux = net_recv_head(f->recv[0])->aux;
     if (aux == f->bytes)
         return true;
-    err_set(UNO_ERR_MISMATCH, "all_to_all_v #%u: rank %d sends %llu elements to rank %d, which expects %llu", op->number,
-            f->recv[0]->peer, (unsigned long long)(aux / op->program->elem_bytes), op->env->rank,
-            (unsigned long long)(f->bytes / op->program->elem_bytes));
+    say_other_count(op, f->recv[0]->peer, aux, f->bytes);
     return false;
 }
 

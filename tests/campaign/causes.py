@@ -22,9 +22,9 @@ CUT = r"(do not reach each other: nothing was heard for [0-9.]+ s; interface hos
 PAIR = r"^(?=.*\b{ha}\b)(?=.*\b{hb}\b)(?=.*\b{a}\b)(?=.*\b{b}\b).*" + CUT
 BOTH = r"#{number}: (?=.*rank {rank} %s)(.* %s ){{2}}"
 CAUSES = {
-    "absent_sleep": Cause("a rank sleeps and never calls", "stall", "worker", r"stuck.*rank {rank} \(pid {pid} .*(never called|has not called).*(sleeps|nanosleep)"),
+    "absent_sleep": Cause("a rank sleeps and never calls", "stall", "worker", r"stuck.*rank {rank} \(pid {pid} .*(never called|has not called).*nanosleep.* in \w+\+0x\w+ \(campaign_worker\)"),
     "absent_spin": Cause("a rank computes and never calls", "stall", "worker", r"stuck.*rank {rank} \(pid {pid} .*has not called it yet; it (computes|is ready to run)"),
-    "absent_read": Cause("a rank reads from an empty pipe and never calls", "stall", "worker", r"stuck.*rank {rank} \(pid {pid} .*never called.*system call read"),
+    "absent_read": Cause("a rank reads from an empty pipe and never calls", "stall", "worker", r"stuck.*rank {rank} \(pid {pid} .*never called.*system call read\b.* in \w+\+0x\w+ \(campaign_worker\)"),
     "collective": Cause("a rank calls another collective", "mismatch", "worker", BOTH % ("calls", "calls?")),
     "count": Cause("a rank passes another count", "mismatch", "worker", BOTH % ("passes count", "passes? count")),
     "type": Cause("a rank passes another type", "mismatch", "worker", BOTH % ("passes type", "passes? type")),

@@ -168,8 +168,12 @@ static void disagree_v_judge(const int *statuses)
 {
     expect_all_zero(statuses);
     for (int r = 0; r < now_case->ranks; r++)
-        expect(r, UNO_ERR_MISMATCH, now_case->arg == V_TO_ALL ? "sends 12 elements to rank 0, which expects 10"
-                                    : now_case->arg < V_TO_ALL ? "rank 1 passes 8" : "rank 1", 3);
+        expect(r, UNO_ERR_MISMATCH, now_case->arg == V_TO_ALL ? "sends 12 elements to rank 0 (pid "
+                                    : now_case->arg < V_TO_ALL ? "rank 1 passes 8" : "rank 1 (pid ", 3);
+    for (int r = 0; r < now_case->ranks && now_case->arg == V_TO_ALL; r++)
+        expect(r, UNO_ERR_MISMATCH, "), which expects 10", 3);
+    for (int r = 0; r < now_case->ranks && now_case->arg > V_TO_ALL; r++)
+        expect(r, UNO_ERR_MISMATCH, "rank 0 (pid ", 3);
     for (int r = 0; r < now_case->ranks && now_case->arg < V_TO_ALL; r++)
         expect(r, UNO_ERR_MISMATCH, " #2: for rank 1, rank ", 3);
 }

@@ -92,6 +92,7 @@ static void absent_judge(const int *statuses)
     expect_all_zero(statuses);
     for (int r = 0; r < 3; r += 2)
         expect(r, UNO_ERR_TIMEOUT, "1 of 3 ranks have not joined", -1);
+    expect(0, UNO_ERR_TIMEOUT, " of ranks 0, 1, 2: ", -1);
     expect(0, UNO_ERR_TIMEOUT, ": 1 (counted from 0 in the list of uno_comm_create_group); start them", -1);
 }
 
