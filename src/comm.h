@@ -293,6 +293,7 @@ uno_err comm_adopt(uno_comm *comm);
 /* Walk lock held, the current collective met another one: say what the two ranks called, where their ledgers tell. */
 void fail_explain_mismatch(uno_comm *comm);
 void fail_look_back(uno_comm *comm);  /* who ends: did all ranks of this host whose calls went as far make the same ones? Fails comm if not */
+uno_err fail_adopt_mark(uno_comm *comm); /* a first cause that another rank of this host has left in our region becomes ours; UNO_OK: there is none */
 /* fail_calls.c. One sentence from two events of one number with different signatures: own and that of rank `peer`. */
 /* told: what a peer on another host said beside its events; NULL where its region can be read. */
 struct fail_told {

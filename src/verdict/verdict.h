@@ -157,7 +157,7 @@ enum verdict_run {            /* what its main thread, or the thread that last c
     VERDICT_RUN_HEADLESS,     /* that thread has ended, and others of the process live */
     VERDICT_RUN_REPLACED      /* exec: another program runs in the process, `successor` */
 };
-struct verdict_process {      /* what /proc and the signal for stacks tell; sampled by itself or by its host's hub */
+struct verdict_process {      /* what /proc, the signal for stacks and a look at them from outside tell; sampled by itself or by its host's hub */
     uint8_t run;              /* enum verdict_run */
     uint64_t run_since_ns;    /* own clock: stopped, traced, frozen or in this system call at least since then */
     uint64_t sample_ns;       /* length of the sample that the two shares are of; 0 = none was taken */

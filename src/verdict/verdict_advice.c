@@ -68,7 +68,7 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
             say(o, "look for a call of exec in the program of rank %d, behind its last operation; what is run beside the job belongs into a child process", r->rank);
             break;
         }
-        /* a thread in a sleep or timed wait gets no signal, so we have no stack of it later either */
+        /* a stack that is not to be had now is not to be had later either */
         say(o, "look at rank %d where it stands: `%s %d` on %s shows its stack", r ? r->rank : -1,
             r && r->process.syscall[0] && !r->process.stack[0] ? "gdb -p" : "unisono why", r ? r->pid : 0, host);
         break;

@@ -139,6 +139,8 @@ uno_err watch_board_new(uint64_t job, int rank, int size, bool stacks, struct wa
     write_modules(p);
     if (stacks)
         stack_serve(p);
+    else
+        atomic_store_explicit(&p->stack_signal, BOARD_STACKS_OFF, memory_order_relaxed); /* nobody has this page yet */
     p->magic = BOARD_MAGIC;
     struct net_segment_ref ref;
     net_segment_ref(b->segment, &ref);

@@ -17,6 +17,7 @@
 #define BOARD_COMMS 512           /* the oldest destroyed ones make room; more than that alive are not listed, and counted */
 #define BOARD_MODULES 96
 #define BOARD_FRAMES 48
+#define BOARD_STACKS_OFF (-1)
 #define BOARD_STACKS 2            /* the thread that waits in our calls or did last, and the main thread */
 #define BOARD_POSITION_BYTES 160
 
@@ -52,7 +53,7 @@ struct board_page {
     char hostname[64], program[64];
     char cgroup[256];             /* its folder; "" = not known */
     uint64_t oom_kills;           /* counted in memory.events of that cgroup at joining */
-    _Atomic int32_t stack_signal; /* 0 = stacks are off, or somebody else took the signal */
+    _Atomic int32_t stack_signal; /* 0 = somebody else took the signal; BOARD_STACKS_OFF */
     _Atomic uint32_t changes;     /* of comms; release, pairs with the acquire in records_refresh */
     _Atomic uint32_t unlisted;    /* communicators that had no room */
     _Atomic uint32_t goodbye;     /* not 0: its owner has left the job in order. Release store, read by who sees the process end */

@@ -139,15 +139,17 @@ size_t proc_maps(const char *process, struct proc_map *maps, size_t most)
     FILE *f = fopen(path, "re");
     size_t n = 0;
     while (f && n < most && fgets(line, sizeof line, f)) {
-        unsigned long long start, end, offset;
+        unsigned long long start, end, offset, inode;
+        unsigned major, minor;
         char perms[8] = "";
         int at = 0;
-        if (sscanf(line, "%llx-%llx %7s %llx %*s %*s %n", &start, &end, perms, &offset, &at) != 4 || at == 0 || perms[2] != 'x')
+        if (sscanf(line, "%llx-%llx %7s %llx %x:%x %llu %n", &start, &end, perms, &offset, &major, &minor, &inode, &at) != 7 || at == 0 ||
+            perms[2] != 'x')
             continue;
         first_line(line);
         if (line[at] == 0)
             continue;
-        maps[n] = (struct proc_map){.start = start, .end = end, .offset = offset};
+        maps[n] = (struct proc_map){.start = start, .end = end, .offset = offset, .device = (uint64_t)major << 32 | minor, .inode = inode};
         snprintf(maps[n++].path, sizeof maps[0].path, "%.255s", line + at);
     }
     if (f)

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "verdict/verdict.h"
 
-struct proc_map { uint64_t start, end, offset; char path[256]; };
+struct proc_map { uint64_t start, end, offset, device, inode; char path[256]; };
 /* Executable mappings of files, in order of addresses; process: "self" or a pid. Returns how many of at most `most`. */
 size_t proc_maps(const char *process, struct proc_map *maps, size_t most);
 void proc_command(int32_t pid, char *buf, size_t buf_bytes);       /* its command name; "" = not known */

@@ -20,6 +20,8 @@
 #define TWICE_NS 1000000ull     /* at least so far apart are the two looks at a thread before it is asked for its stack */
 #define DOOR_WAIT_NS 100000000ull /* for a steward that has answered before */
 #define NOTED_NS 1000000000ull
+#define UNWIND_FRAMES 24u       /* of a stack that is read from outside: a report has no room for more */
+#define UNWIND_MOST_NS 250000000ull /* of a look: who comes later is told without */
 #define MOST_DESTROYED 16      /* communicators of a process that are remembered after they were destroyed */
 
 /* ---- what is mapped ----------------------------------------------------------------------------------------------------- */
@@ -60,6 +62,7 @@ static void comm_drop(struct record_comm *c)
 
 void records_close(struct watch *w)
 {
+    symbol_files_close(&w->files);
     for (int i = 0; i < w->npeers; i++) {
         struct records *rec = &w->peers[i].records;
         for (size_t k = 0; k < rec->ncomms; k++)
@@ -190,6 +193,8 @@ void records_tick(struct watch *w, uint64_t now)
     if (now < w->records_ns)
         return;
     w->records_ns = now + TICK_NS;
+    if (now > w->look_ns + LOOK_NS)
+        symbol_files_close(&w->files);
     if (w->opt.board)
         stack_check(w->opt.board->page);
     if (!hosts_is_hub(w))
@@ -355,6 +360,8 @@ void report_begin(struct watch *w)
         if (looked_at(w, &w->peers[i]))
             ask_stacks(&w->peers[i]);
     w->look_ns = clock_ns();
+    w->unwind_ns = 0;
+    symbol_files_close(&w->files);
 }
 
 uint64_t report_ready_ns(const struct watch *w)
@@ -365,29 +372,37 @@ uint64_t report_ready_ns(const struct watch *w)
 /* ---- one rank ---------------------------------------------------------------------------------------------------------------- */
 
 /* Of a thread that was asked, its answer; who was not, or could not answer, waits, and its stack is read from outside. */
-static void add_stack(struct records *rec, struct symbols *symbols, int place, int32_t tid, struct verdict_process *v)
+static bool add_stack(struct watch *w, struct records *rec, struct symbols *symbols, int place, struct verdict_process *v)
 {
-    uint64_t pc[BOARD_FRAMES];
-    uint32_t n = rec->asked[place] ? stack_take(rec->page, place, pc) : 0;
+    uint64_t pc[BOARD_FRAMES], began = clock_ns();
+    int32_t tid = place == 0 ? rec->look.tid : rec->look.pid;
+    uint32_t n = rec->asked[place] ? stack_take(rec->page, place, pc) : 0, sure = n;
+    bool inside = false;
     rec->asked[place] = false;
-    if (n == 0)
-        n = unwind_waiting(symbols, rec->look.pid, tid, pc, BOARD_FRAMES);
+    if (n == 0 && w->unwind_ns < UNWIND_MOST_NS &&
+        atomic_load_explicit(&rec->page->stack_signal, memory_order_relaxed) != BOARD_STACKS_OFF)
+        n = unwind_waiting(symbols, rec->look.pid, tid, pc, UNWIND_FRAMES, &sure);
     size_t len = strlen(v->stack), head = 0;
     if (n > 0 && place == 1 && rec->look.tid != rec->look.pid)
         head = (size_t)snprintf(v->stack + len, sizeof v->stack - len, "%smain thread:\n", len ? "\n" : "");
-    stack_name(symbols, pc, n, v->stack, sizeof v->stack, &v->in_library);
+    stack_name(symbols, pc, n, sure, v->stack, sizeof v->stack, &inside);
     if (strlen(v->stack) < len + head + (head > 0)) /* there was room for the heading alone, or not even that */
         v->stack[len] = 0;
+    w->unwind_ns += clock_ns() - began;
+    return inside;
 }
 
-static void fill_stack(struct records *rec, struct verdict_process *v)
+/* in_library: of the thread that calls us. */
+static void fill_stack(struct watch *w, struct records *rec, struct verdict_process *v)
 {
-    struct symbols *symbols = symbols_open(rec->look.pid);
+    struct symbols *symbols = symbols_open(rec->look.pid, &w->files);
     if (!symbols)
         return;
+    bool inside = false, main_inside;
     if (rec->look.tid != rec->look.pid)
-        add_stack(rec, symbols, 0, rec->look.tid, v);
-    add_stack(rec, symbols, 1, rec->look.pid, v);
+        inside = add_stack(w, rec, symbols, 0, v);
+    main_inside = add_stack(w, rec, symbols, 1, v);
+    v->in_library = v->in_library || inside || (rec->look.tid == rec->look.pid && main_inside);
     symbols_close(symbols);
 }
 
@@ -443,7 +458,7 @@ static void read_process(struct watch *w, struct peer *p, struct verdict_process
     if (!rec->page)
         return;
     v->in_library = waits_inside(rec) || sleeps_inside(rec, rec->look.tid, clock_ns());
-    fill_stack(rec, v);
+    fill_stack(w, rec, v);
     fill_position(rec, v, w->look_ns);
     if (!rec->replaced || !is_replaced(rec, p->eye.pid)) /* looked at twice, as an end may look like it for a moment */
         return;

@@ -96,7 +96,7 @@ static int take_signal(void)
         if (sigaction(sig, &ours, NULL) == 0)
             return sig;
     }
-    LOG(LOG_INFO, LOG_WATCH, "the program has taken every real-time signal: verdicts name no functions of this process");
+    LOG(LOG_INFO, LOG_WATCH, "the program has taken every real-time signal: verdicts name no functions of its threads that run");
     return 0;
 }
 
@@ -125,9 +125,9 @@ void stack_serve(struct board_page *p)
 void stack_check(struct board_page *p)
 {
     int sig = atomic_load_explicit(&p->stack_signal, memory_order_relaxed);
-    if (sig && !still_ours(sig)) {
+    if (sig > 0 && !still_ours(sig)) {
         atomic_store_explicit(&p->stack_signal, 0, memory_order_relaxed);
-        LOG(LOG_INFO, LOG_WATCH, "the program now uses signal %d itself: verdicts name no functions of this process", sig);
+        LOG(LOG_INFO, LOG_WATCH, "the program now uses signal %d itself: verdicts name no functions of its threads that run", sig);
     }
 }
 
@@ -210,8 +210,9 @@ uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES])
     return n;
 }
 
-static void add_frame(struct text *t, const struct symbol_name *name)
+static void add_frame(struct text *t, const struct symbol_name *name, bool sure)
 {
+    text_add(t, "%s", sure ? "" : "? ");
     if (name->function[0])
         text_add(t, "%s+0x%llx (%s)\n", name->function, (unsigned long long)name->offset, name->module);
     else if (name->module[0])
@@ -220,7 +221,7 @@ static void add_frame(struct text *t, const struct symbol_name *name)
         text_add(t, "0x%llx\n", (unsigned long long)name->offset);
 }
 
-void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *buf, size_t buf_bytes, bool *in_library)
+void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, uint32_t sure, char *buf, size_t buf_bytes, bool *in_library)
 {
     size_t len = strlen(buf);
     for (uint32_t i = 0; i < n; i++) {
@@ -228,7 +229,7 @@ void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *b
         struct text t = {0};
         symbols_name(symbols, pc[i] - (i > 0), &name); /* a return address lies behind its call */
         name.offset += i > 0;
-        add_frame(&t, &name);
+        add_frame(&t, &name, i < sure);
         bool fits = t.s && len + t.len < buf_bytes; /* whole lines only */
         if (fits)
             memcpy(buf + len, t.s, t.len + 1);
@@ -236,7 +237,7 @@ void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *b
         text_free(&t);
         if (!fits)
             break;
-        if (strncmp(name.module, "libunisono.so", 13) == 0)
+        if (i < sure && strncmp(name.module, "libunisono.so", 13) == 0)
             *in_library = true;
     }
     if (len > 0 && buf[len - 1] == '\n')

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch_stack.h - native stacks of threads that wait or sleep. The process that is asked installs one handler for a real-time signal
+ * watch_stack.h - native stacks of threads that run, or wait in ways that a signal does not cut short. The process that is asked installs one handler for a real-time signal
  * that nobody has taken; who asks claims a place on its board, sends the signal to one thread, reads the addresses and names them.
  * Needs no thread and no socket of the process that is asked. Private to src/watch.
  */
@@ -24,7 +24,8 @@ bool stack_ask(struct board_page *p, int place, int32_t tid, const struct proc_s
 bool stack_ready(struct board_page *p, int place);
 uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES]); /* top first; gives the place back. 0: no answer */
 
-/* Addresses to lines "function+0x2c (program)", appended to buf. in_library: set where one is a frame of ours. */
-void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, char *buf, size_t buf_bytes, bool *in_library);
+/* Addresses to lines "function+0x2c (program)", appended to buf; from the one with index `sure` on "? function+0x2c (program)".
+ * in_library: set where one that is sure is a frame of ours. */
+void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, uint32_t sure, char *buf, size_t buf_bytes, bool *in_library);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch_symbols.c - addresses to names by reading ELF files (watch_symbols.h). The file may be damaged or be replaced while the
- * process runs: every offset is checked against what was read of the file.
+ * watch_symbols.c - what ELF files tell of addresses in other processes (watch_symbols.h). A file may be damaged or be replaced while
+ * the process runs: every offset is checked against what was read of the file.
  */
 #include "watch/watch_symbols.h"
 
@@ -16,26 +16,32 @@
 #include "watch/watch_proc.h"
 
 #define MOST_MAPS 512
-#define MOST_TABLE_BYTES (64u << 20) /* a symbol table beyond that is not read */
+#define MOST_TABLE_BYTES (64u << 20)  /* a table beyond that is not read */
+#define MOST_BYTES (256u << 20)       /* of the functions of all files together */
 
-/* A file's functions: symbols and their names, copied out of it. */
-struct table {
-    struct table *next;
-    char path[256];
+struct function { uint64_t at; uint32_t bytes, name; }; /* name: offset in the file's names */
+
+struct symbol_file {
+    struct symbol_file *next;
+    uint64_t device, inode;           /* as the kernel shows them for mappings */
+    int fd;                           /* -1 = it cannot be read */
+    ElfW(Ehdr) head;
     ElfW(Phdr) *segments;
     int nsegments;
-    ElfW(Sym) *syms;
-    size_t nsyms;
-    char *names;
-    size_t names_bytes;
+    bool named;                       /* functions are read, if there are any */
+    struct function *functions;       /* by address */
+    size_t nfunctions;
+    uint64_t names, names_bytes;      /* where they stand in the file */
 };
 
 struct symbols {
     int32_t pid;
+    struct symbol_files *files;
     struct proc_map *maps;
     size_t nmaps;
-    struct table *tables;
 };
+
+/* ---- files -------------------------------------------------------------------------------------------------------------- */
 
 /* Through the process's own root: containers of one host see different files under one name. */
 static int open_of(int32_t pid, const char *path)
@@ -51,12 +57,12 @@ static int open_of(int32_t pid, const char *path)
     return fd;
 }
 
-/* A part of the file on the heap, with a zero behind it; NULL. */
+/* A part of the file on the heap; NULL. */
 static void *part(int fd, uint64_t offset, uint64_t bytes)
 {
     if (bytes == 0 || bytes > MOST_TABLE_BYTES || offset > INT64_MAX - bytes)
         return NULL;
-    char *p = mem_zalloc(bytes + 1);
+    char *p = mem_zalloc(bytes);
     if (p && pread(fd, p, bytes, (off_t)offset) != (ssize_t)bytes) {
         free(p);
         p = NULL;
@@ -64,84 +70,149 @@ static void *part(int fd, uint64_t offset, uint64_t bytes)
     return p;
 }
 
-static bool read_header(int fd, ElfW(Ehdr) *h)
+static bool read_head(int fd, ElfW(Ehdr) *h)
 {
     return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h && memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 &&
            h->e_ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) && h->e_phentsize == sizeof(ElfW(Phdr)) &&
            (h->e_shnum == 0 || h->e_shentsize == sizeof(ElfW(Shdr)));
 }
 
-/* The full table if the file has one, else the one of the dynamic linker. */
-static void read_symbols(int fd, const ElfW(Ehdr) *h, struct table *t)
+static struct symbol_file *file_of(const struct symbols *s, const struct proc_map *m)
 {
-    ElfW(Shdr) *sections = part(fd, h->e_shoff, (uint64_t)h->e_shnum * sizeof *sections);
-    const ElfW(Shdr) *best = NULL;
-    for (int i = 0; sections && i < h->e_shnum; i++)
-        if (sections[i].sh_link < h->e_shnum && sections[i].sh_entsize == sizeof(ElfW(Sym)) &&
-            (sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !best)))
-            best = &sections[i];
-    if (best) {
-        const ElfW(Shdr) *names = &sections[best->sh_link];
-        t->syms = part(fd, best->sh_offset, best->sh_size);
-        t->nsyms = t->syms ? best->sh_size / sizeof(ElfW(Sym)) : 0;
-        t->names = part(fd, names->sh_offset, names->sh_size);
-        t->names_bytes = t->names ? names->sh_size : 0;
-    }
-    free(sections);
-}
-
-static struct table *table_of(struct symbols *s, const char *path)
-{
-    for (struct table *t = s->tables; t; t = t->next)
-        if (strcmp(t->path, path) == 0)
-            return t;
-    struct table *t = mem_zalloc(sizeof *t);
-    if (!t)
+    if (m->path[0] != '/')
         return NULL;
-    snprintf(t->path, sizeof t->path, "%s", path);
-    t->next = s->tables;
-    s->tables = t;
-    ElfW(Ehdr) h;
-    int fd = open_of(s->pid, path);
-    if (fd >= 0 && read_header(fd, &h)) {
-        t->segments = part(fd, h.e_phoff, (uint64_t)h.e_phnum * sizeof(ElfW(Phdr)));
-        t->nsegments = t->segments ? h.e_phnum : 0;
-        read_symbols(fd, &h, t);
-    }
-    if (fd >= 0)
-        close(fd);
-    return t;
+    struct symbol_file *f = s->files->first;
+    while (f && (f->device != m->device || f->inode != m->inode))
+        f = f->next;
+    if (f || !(f = mem_zalloc(sizeof *f)))
+        return f && f->nsegments ? f : NULL;
+    f->device = m->device;
+    f->inode = m->inode;
+    f->next = s->files->first;
+    s->files->first = f;
+    f->fd = open_of(s->pid, m->path);
+    if (f->fd >= 0 && read_head(f->fd, &f->head))
+        f->segments = part(f->fd, f->head.e_phoff, (uint64_t)f->head.e_phnum * sizeof(ElfW(Phdr)));
+    f->nsegments = f->segments ? f->head.e_phnum : 0;
+    return f->nsegments ? f : NULL;
 }
 
-static bool virtual_of(const struct table *t, uint64_t file_offset, uint64_t *virtual_address)
+void symbol_files_close(struct symbol_files *files)
 {
-    for (int i = 0; i < t->nsegments; i++) {
-        const ElfW(Phdr) *p = &t->segments[i];
-        if (p->p_type == PT_LOAD && file_offset >= p->p_offset && file_offset - p->p_offset < p->p_filesz) {
-            *virtual_address = p->p_vaddr + (file_offset - p->p_offset);
+    while (files->first) {
+        struct symbol_file *f = files->first;
+        files->first = f->next;
+        if (f->fd >= 0)
+            close(f->fd);
+        free(f->segments);
+        free(f->functions);
+        free(f);
+    }
+    files->bytes = 0;
+}
+
+/* The segment of the file that has this place, in it (by offset) or in memory. */
+static const ElfW(Phdr) *segment_of(const struct symbol_file *f, uint64_t place, bool by_offset)
+{
+    for (int i = 0; i < f->nsegments; i++) {
+        const ElfW(Phdr) *p = &f->segments[i];
+        uint64_t from = by_offset ? p->p_offset : p->p_vaddr;
+        if (p->p_type == PT_LOAD && place >= from && place - from < p->p_filesz)
+            return p;
+    }
+    return NULL;
+}
+
+bool symbol_file_unwind_table(const struct symbol_file *f, uint64_t *at, uint64_t *bytes)
+{
+    for (int i = 0; i < f->nsegments; i++)
+        if (f->segments[i].p_type == PT_GNU_EH_FRAME) {
+            *at = f->segments[i].p_vaddr;
+            *bytes = f->segments[i].p_memsz;
             return true;
         }
-    }
     return false;
 }
 
-static void function_at(const struct table *t, uint64_t at, struct symbol_name *name)
+bool symbol_file_read(const struct symbol_file *f, uint64_t at, void *buf, size_t bytes)
 {
-    const ElfW(Sym) *best = NULL;
-    for (size_t i = 0; i < t->nsyms; i++) {
-        const ElfW(Sym) *s = &t->syms[i];
-        int type = s->st_info & 0xf;
-        if ((type == STT_FUNC || type == STT_GNU_IFUNC) && s->st_shndx != SHN_UNDEF && s->st_name < t->names_bytes &&
-            at >= s->st_value && at - s->st_value < (s->st_size ? s->st_size : 4096) && (!best || s->st_value > best->st_value))
-            best = s;
-    }
-    if (!best)
-        return;
-    snprintf(name->function, sizeof name->function, "%.95s", t->names + best->st_name);
-    name->offset = at - best->st_value;
+    const ElfW(Phdr) *p = segment_of(f, at, false);
+    uint64_t offset = p ? p->p_offset + (at - p->p_vaddr) : 0;
+    return p && bytes <= p->p_filesz - (at - p->p_vaddr) && offset <= INT64_MAX && pread(f->fd, buf, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-struct symbols *symbols_open(int32_t pid)
+/* ---- names -------------------------------------------------------------------------------------------------------------- */
+
+static int by_address(const void *a, const void *b)
+{
+    const struct function *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static void keep_functions(struct symbol_files *files, struct symbol_file *f, const ElfW(Sym) *syms, size_t n)
+{
+    f->functions = files->bytes + n * sizeof *f->functions <= MOST_BYTES ? mem_array(n, sizeof *f->functions) : NULL;
+    if (!f->functions)
+        return;
+    files->bytes += n * sizeof *f->functions;
+    for (size_t i = 0; i < n; i++) {
+        int type = syms[i].st_info & 0xf;
+        if ((type == STT_FUNC || type == STT_GNU_IFUNC) && syms[i].st_shndx != SHN_UNDEF && syms[i].st_name < f->names_bytes)
+            f->functions[f->nfunctions++] = (struct function){syms[i].st_value, (uint32_t)MIN(syms[i].st_size, UINT32_MAX), syms[i].st_name};
+    }
+    qsort(f->functions, f->nfunctions, sizeof *f->functions, by_address);
+}
+
+/* Of the full table if the file has one, else of the dynamic linker's. */
+static void read_functions(struct symbol_files *files, struct symbol_file *f)
+{
+    f->named = true;
+    ElfW(Shdr) *sections = part(f->fd, f->head.e_shoff, (uint64_t)f->head.e_shnum * sizeof *sections);
+    const ElfW(Shdr) *best = NULL;
+    for (int i = 0; sections && i < f->head.e_shnum; i++)
+        if (sections[i].sh_link < f->head.e_shnum && sections[i].sh_entsize == sizeof(ElfW(Sym)) &&
+            (sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !best)))
+            best = &sections[i];
+    ElfW(Sym) *syms = best ? part(f->fd, best->sh_offset, best->sh_size) : NULL;
+    if (syms) {
+        f->names = sections[best->sh_link].sh_offset;
+        f->names_bytes = sections[best->sh_link].sh_size;
+        keep_functions(files, f, syms, best->sh_size / sizeof *syms);
+    }
+    free(syms);
+    free(sections);
+}
+
+/* The last one that begins at or before the place, and goes so far. Functions may lie in each other (entries, parts): not many. */
+static const struct function *function_at(const struct symbol_file *f, uint64_t at)
+{
+    enum { NESTED = 16 };
+    size_t low = 0, high = f->nfunctions;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (f->functions[middle].at <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t back = 0; back < NESTED && low > 0; back++) {
+        const struct function *x = &f->functions[--low];
+        if (at - x->at < (x->bytes ? x->bytes : 4096))
+            return x;
+    }
+    return NULL;
+}
+
+static void name_function(const struct symbol_file *f, const struct function *x, char *name, size_t name_bytes)
+{
+    uint64_t room = MIN(f->names_bytes - x->name, name_bytes - 1), offset = f->names + x->name;
+    ssize_t n = offset <= INT64_MAX ? pread(f->fd, name, room, (off_t)offset) : -1;
+    name[n > 0 ? n : 0] = 0;
+}
+
+/* ---- a process ---------------------------------------------------------------------------------------------------------- */
+
+struct symbols *symbols_open(int32_t pid, struct symbol_files *files)
 {
     struct symbols *s = mem_zalloc(sizeof *s);
     char process[16];
@@ -153,6 +224,7 @@ struct symbols *symbols_open(int32_t pid)
         return NULL;
     }
     s->pid = pid;
+    s->files = files;
     s->nmaps = proc_maps(process, s->maps, MOST_MAPS);
     return s;
 }
@@ -170,20 +242,14 @@ bool symbols_is_code(const struct symbols *s, uint64_t address)
     return map_of(s, address) != NULL;
 }
 
-bool symbols_unwind_table(struct symbols *s, uint64_t address, uint64_t *table, uint64_t *table_bytes)
+struct symbol_file *symbols_file(struct symbols *s, uint64_t address, uint64_t *base)
 {
     const struct proc_map *m = map_of(s, address);
-    const struct table *t = m && m->path[0] == '/' ? table_of(s, m->path) : NULL;
-    uint64_t at, offset = m ? address - m->start + m->offset : 0;
-    if (!t || !virtual_of(t, offset, &at))
-        return false;
-    for (int i = 0; i < t->nsegments; i++)
-        if (t->segments[i].p_type == PT_GNU_EH_FRAME) {
-            *table = address - at + t->segments[i].p_vaddr;
-            *table_bytes = t->segments[i].p_memsz;
-            return true;
-        }
-    return false;
+    struct symbol_file *f = m ? file_of(s, m) : NULL;
+    uint64_t offset = m ? address - m->start + m->offset : 0;
+    const ElfW(Phdr) *p = f ? segment_of(f, offset, true) : NULL;
+    *base = p ? address - (p->p_vaddr + (offset - p->p_offset)) : 0;
+    return p ? f : NULL;
 }
 
 void symbols_name(struct symbols *s, uint64_t address, struct symbol_name *name)
@@ -193,26 +259,23 @@ void symbols_name(struct symbols *s, uint64_t address, struct symbol_name *name)
     if (!m)
         return;
     const char *slash = strrchr(m->path, '/');
-    uint64_t at;
+    uint64_t base;
     snprintf(name->module, sizeof name->module, "%.63s", slash ? slash + 1 : m->path);
     name->offset = address - m->start + m->offset;
-    struct table *t = m->path[0] == '/' ? table_of(s, m->path) : NULL;
-    if (t && virtual_of(t, name->offset, &at))
-        function_at(t, at, name);
+    struct symbol_file *f = symbols_file(s, address, &base);
+    if (f && !f->named)
+        read_functions(s->files, f);
+    const struct function *x = f ? function_at(f, address - base) : NULL;
+    if (!x)
+        return;
+    name_function(f, x, name->function, sizeof name->function);
+    if (name->function[0])
+        name->offset = address - base - x->at;
 }
 
 void symbols_close(struct symbols *s)
 {
-    if (!s)
-        return;
-    while (s->tables) {
-        struct table *t = s->tables;
-        s->tables = t->next;
-        free(t->segments);
-        free(t->syms);
-        free(t->names);
-        free(t);
-    }
-    free(s->maps);
+    if (s)
+        free(s->maps);
     free(s);
 }

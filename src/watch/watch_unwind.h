@@ -9,8 +9,9 @@
 #include "watch/watch_symbols.h"
 
 /* The addresses at which that thread waits and to which its calls will return, top first; symbols: of its process. Returns how many of at
- * most `most`: 0 when it runs, has gone on meanwhile, may not be read, or on a processor whose frames are not known here. Ends early
- * where a frame cannot be read (code made at run time). Source: DWARF 5, section 6.4; LSB 5, .eh_frame. */
-uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most);
+ * most `most`; the first *sure of them are certain, what follows goes by a frame that was searched for. 0: it runs, has gone on
+ * meanwhile, waits for a disk, may not be read, or is on a processor whose frames are not known here. Ends early where a frame cannot
+ * be read: code made at run time, a file that was deleted, a handler of a signal. Some milliseconds at most. */
+uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most, uint32_t *sure);
 
 #endif
