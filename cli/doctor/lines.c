@@ -229,7 +229,7 @@ static const char *prefix_pod(const char *s, struct line *l, struct model *m)
         l->host = model_string(m, from, n);
         return skip_blanks(end + 1);
     }
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    size_t n = name_bytes(s, "_.-");
     const char *bar = skip_blanks(s + n);
     if (n == 0 || n > 60 || bar == s + n || bar[0] != '|' || bar[1] != ' ' || !strpbrk(s, "-_") || strpbrk(s, "-_") > s + n)
         return NULL;
@@ -240,7 +240,7 @@ static const char *prefix_pod(const char *s, struct line *l, struct model *m)
 /* "node7: " of pdsh, clush, ansible. A word with a digit that is no error, no bus address and no interface. */
 static const char *prefix_host(const char *s, struct line *l, struct model *m)
 {
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    size_t n = name_bytes(s, "_.-");
     if (n < 2 || n > 63 || s[n] != ':' || s[n + 1] != ' ' || !isalpha((unsigned char)s[0]))
         return NULL;
     bool digit = false;
@@ -362,6 +362,7 @@ static void one_line(struct model *m, struct context *c, const char *file, long 
     if (strpbrk(text, "\033\r\b"))
         strip_colour(text);
     struct line l = {.file = file, .number = number};
+    scan_hint(text, strlen(text));
     line_strip(text, c, &l, m);
     m->lines++;
     if (section_line(l.text, c)) {
@@ -429,6 +430,7 @@ void lines_read(struct model *m, const char *file, read_bytes more, void *from)
     for (size_t i = 0; readers[i]; i++)
         if (readers[i]->end)
             readers[i]->end(m, &c, file);
+    scan_hint(NULL, 0);
     if (sp.cut)
         model_note(m, "%s: %ld lines are longer than %d KB; what is beyond was not read", file, sp.cut, LINE_BYTES >> 10);
     free(sp.buf);

@@ -156,8 +156,30 @@ class Input(unittest.TestCase):
                 p = subprocess.run([UNISONO, "doctor", "--json", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
                 self.assertEqual(p.returncode, 2)
                 self.assertIn("%s, which is not installed here" % program, p.stdout)
-        p = subprocess.run([UNISONO, "doctor", "--json", "-"], input=packed[0][1], capture_output=True, timeout=60, check=False)
-        self.assertIn(b"unpack it first: gzip -d", p.stdout)
+
+    def test_packed_standard_input_is_read(self):
+        """From a pipe and from a file alike, whole and cut."""
+        log = b"".join(b"r%d:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n" % i for i in range(3000)) + b"NCCL_BUFFSIZE=8M\n"
+        data = gzip.compress(log)
+
+        def told(how):
+            p = subprocess.run([UNISONO, "doctor", "--json", "-"], capture_output=True, timeout=60, check=False, **how)
+            return p.returncode, json.loads(p.stdout)
+        if not shutil.which("gzip"):
+            self.skipTest("there is no gzip")
+        with tempfile.TemporaryFile() as file:
+            file.write(data)
+            file.seek(0)
+            for rc, found in (told({"input": data}), told({"stdin": file})):
+                self.assertEqual((rc, found["notes"], found["read"]["lines"]), (1, [], 3001))
+                self.assertEqual((found["findings"][0]["evidence"][0]["file"], found["findings"][0]["evidence"][0]["line"]), ("standard input", 3001))
+        rc, found = told({"input": data[:len(data) * 2 // 3]})
+        self.assertIn("cut or damaged", found["notes"][0])
+        self.assertGreater(found["read"]["lines"], 100)
+        rc, found = told({"input": b"\x1f\x8b" + bytes(40)})
+        self.assertEqual((rc, "gave nothing" in found["notes"][0]), (2, True))
+        rc, found = told({"input": data, "env": dict(os.environ, PATH="/nothing/here")})
+        self.assertEqual((rc, "not installed here" in found["notes"][0]), (2, True))
 
     def test_exit_statuses(self):
         bad, good = "NCCL_DEBUG=WARNING\n", "NCCL_DEBUG=WARN\n"
