@@ -356,12 +356,12 @@ void line_strip(char *text, struct context *c, struct line *l, struct model *m)
 
 /* ---- splitting ------------------------------------------------------------------------------------------- */
 
-static void one_line(struct model *m, struct context *c, const char *file, long number, char *text)
+static void one_line(struct model *m, struct context *c, const char *file, long number, char *text, bool cut)
 {
     text = last_of_overwritten(text);
     if (strpbrk(text, "\033\r\b"))
         strip_colour(text);
-    struct line l = {.file = file, .number = number};
+    struct line l = {.file = file, .number = number, .cut = cut};
     scan_hint(text, strlen(text));
     line_strip(text, c, &l, m);
     m->lines++;
@@ -380,6 +380,7 @@ struct splitter {
     char *buf; /* the beginning of a line that is not whole yet */
     size_t used;
     bool skipping; /* the rest of a line that was too long */
+    bool ended;    /* the text has; what there is of a line is its last */
     long number, cut;
 };
 
@@ -401,7 +402,7 @@ static void feed(struct model *m, struct context *c, const char *file, struct sp
             for (char *p = sp->buf; (p = memchr(p, 0, sp->used - (size_t)(p - sp->buf)));)
                 *p = ' ';
             sp->buf[sp->used] = 0;
-            one_line(m, c, file, ++sp->number, sp->buf);
+            one_line(m, c, file, ++sp->number, sp->buf, sp->ended);
             sp->used = 0;
             sp->skipping = false;
         }
@@ -425,6 +426,7 @@ void lines_read(struct model *m, const char *file, read_bytes more, void *from)
     size_t n;
     while ((n = more(from, chunk, CHUNK)) > 0)
         feed(m, &c, file, &sp, chunk, n);
+    sp.ended = true;
     if (sp.used)
         feed(m, &c, file, &sp, "\n", 1);
     for (size_t i = 0; readers[i]; i++)

@@ -376,17 +376,15 @@ void rule_dump_missing(struct judge *j)
 
 void rule_barrier_missed(struct judge *j)
 {
-    const struct fact *b = first_of(j->m, F_BARRIER_MISS), *s = first_of(j->m, F_STALLED_OPS);
-    if (!b && !s)
-        return;
+    const struct fact *b = first_of(j->m, F_BARRIER_MISS);
     struct ranks missing = {0};
-    const struct fact *w = b ? b : s;
-    ranks_add_list(j->m, &missing, b ? b->name : s->value);
+    if (b)
+        ranks_add_list(j->m, &missing, b->name);
     if (!missing.n)
         return;
-    struct finding *f = find(j, LIKELY + 5, 0.85, "%s did not come to %s", Ranks_say(j->m, &missing), b ? "a monitored barrier" : model_say(j->m, "the reduction of %s", s->name));
-    explain(j, f, b ? "All others were there%s." : "All others had submitted it%s.", b && b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
-    evidence(f, w);
+    struct finding *f = find(j, LIKELY + 5, 0.85, "%s did not come to a monitored barrier", Ranks_say(j->m, &missing));
+    explain(j, f, "All others were there%s.", b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
+    evidence(f, b);
     tell_busy(j, f, &missing);
     remedy(j, f, "look at what %s doing: `py-spy dump --pid PID`; a branch that only some ranks take, or uneven input", missing.n == 1 ? "it is" : "they are");
 }
