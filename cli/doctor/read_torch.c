@@ -147,14 +147,15 @@ static bool store(struct model *m, const struct torch_line *t)
         return true;
     }
     if (has(t->msg, "client socket") && (has(t->msg, "timed out after") || has(t->msg, "failed to connect"))) {
-        struct span host;
+        struct span host, words;
+        int64_t number;
         struct fact f = torch_fact(t, F_CONNECT);
         f.value = scan(t->msg, "connect to %*(%t, %d)", &host, &port) || scan(t->msg, "to [%t]:%d", &host, &port) || scan(t->msg, "to %t:%d", &host, &port)
                       ? model_string(m, host.p, host.n) : "";
         f.a = *f.value ? port : 0;
-        f.name = has(t->msg, "refused") ? "Connection refused" : "timed out";
+        f.name = scan(t->msg, "(errno: %d - %t)", &number, &words) ? model_string(m, words.p, words.n) : has(t->msg, "refused") ? "Connection refused" : "timed out";
         f.extra = "connect";
-        f.b = 1;
+        f.b = has(t->msg, "timed out after") || has(t->msg, "any network address"); /* else it tries again, as it does until the store is there */
         f.more = "store";
         model_add(m, &f);
         return true;

@@ -20,11 +20,18 @@ static bool is_docker(const struct fact *f)
 
 /* ---- two hosts offer one address ------------------------------------------------------------------------------------------------------ */
 
+/* A text may begin in the middle of a line, so the host of its first is perhaps the end of the other's name. */
+static bool is_torn(const struct fact *first, const struct fact *other)
+{
+    size_t n = strlen(first->host), whole_bytes = strlen(other->host);
+    return first->line == 1 && n < whole_bytes && strcmp(other->host + whole_bytes - n, first->host) == 0;
+}
+
 void rule_same_address(struct judge *j)
 {
     EACH_FACT(j->m, F_BOOTSTRAP, a)
         EACH_FACT(j->m, F_BOOTSTRAP, b) {
-            if (a->order >= b->order || !same_text(a->value, b->value) || !*a->host || !*b->host || same_text(a->host, b->host) || begins(a->value, "fe80"))
+            if (a->order >= b->order || !same_text(a->value, b->value) || !*a->host || !*b->host || same_text(a->host, b->host) || begins(a->value, "fe80") || is_torn(a, b) || is_torn(b, a))
                 continue;
             bool loop = is_loopback(a->value);
             struct finding *f = find(j, CAUSE, 0.9, "%s and %s both offer %s (%s), an address that is private to each of them", a->host, b->host, a->value,
@@ -184,6 +191,15 @@ static const struct fact *offered_by_dead_bridge(const struct model *m, const ch
     return NULL;
 }
 
+/* What the tries said before one gave up: that only says how long it took. */
+static const char *why_not(const struct model *m, const struct fact *given_up)
+{
+    EACH_FACT(m, F_CONNECT, k)
+        if (!k->b && k->a == given_up->a && same_text(k->more, given_up->more) && *k->name && !has(k->name, "timed out"))
+            return k->name;
+    return given_up->name;
+}
+
 void rule_not_reached(struct judge *j)
 {
     const struct fact *c = NULL;
@@ -192,7 +208,8 @@ void rule_not_reached(struct judge *j)
             c = k;
     if (!c || !c->b)
         return;
-    bool no_route = has(c->name, "No route"), refused = has(c->name, "refused"), unreachable = has(c->name, "unreachable");
+    const char *why = why_not(j->m, c);
+    bool no_route = has(why, "No route"), refused = has(why, "refused"), unreachable = has(why, "unreachable");
     const struct fact *ok = reached(j->m, c->value), *wall = first_of(j->m, F_FIREWALL);
     bool walled = wall && !port_let_in(j->m, c->a);
     const struct fact *bridge = offered_by_dead_bridge(j->m, c->value);
@@ -202,9 +219,9 @@ void rule_not_reached(struct judge *j)
     else if (refused)
         f = find(j, SYMPTOM + 10, 0.55, "Nobody listens at %s port %lld: the process there is gone, or that address is not its own", c->value, (long long)c->a);
     else
-        f = find(j, LIKELY, 0.6, "%s port %lld is not reached: %s", c->value, (long long)c->a, c->name);
+        f = find(j, LIKELY, 0.6, "%s port %lld is not reached: %s", c->value, (long long)c->a, why);
     if (no_route || walled)
-        explain(j, f, "'%s' for a TCP connection is what a firewall's reject says (an ICMP answer); data connections use ephemeral ports, so an open master port is not enough.", c->name);
+        explain(j, f, "'%s' for a TCP connection is what a firewall's reject says (an ICMP answer); data connections use ephemeral ports, so an open master port is not enough.", why);
     else if (unreachable)
         explain(j, f, "This host has no route to that network.");
     else if (!refused)
