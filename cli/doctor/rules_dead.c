@@ -74,10 +74,16 @@ static bool is_memory(const char *words)
     return has_nocase(words, "out of memory") || has(words, "hipErrorOutOfMemory");
 }
 
+/* The library registers a segment of /dev/shm with the GPU; what cannot be backed is an invalid argument. */
+bool is_of_shared_memory(const struct fact *g)
+{
+    return has(g->extra, "shm") && has(g->name, "invalid argument");
+}
+
 void rule_gpu_call_failed(struct judge *j)
 {
     EACH_FACT(j->m, F_GPU_FAILURE, g) {
-        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources")) /* other rules know these */
+        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources") || is_of_shared_memory(g)) /* other rules know these */
             continue;
         bool memory = is_memory(g->name);
         struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", Who_says(j->m, g),
