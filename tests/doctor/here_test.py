@@ -73,7 +73,8 @@ class Advice(unittest.TestCase):
         return json.loads(p.stdout)["advice"]
 
     def test_time_outs_stand_where_they_are_read(self):
-        for framework, words in (("megatron", "--distributed-timeout-minutes"), ("verl", "actor_rollout_ref.nccl_timeout"), ("torch", "init_process_group"), ("deepspeed", "init_distributed")):
+        for framework, words in (("megatron", "--distributed-timeout-minutes"), ("verl", "actor_rollout_ref.nccl_timeout"), ("torch", "init_process_group"), ("deepspeed", "init_distributed"), ("FSDP", "init_process_group"),
+                                 ("trl", "ddp_timeout"), ("ray", "timeout_s"), ("torchtitan", "train_timeout_seconds"), ("horovod", "HOROVOD_STALL_SHUTDOWN"), ("sglang", "--dist-timeout"), ("lightning", "DDPStrategy"), ("accelerate", "InitProcessGroupKwargs")):
             said = " ".join(a["what"] for a in self.advice("gpus=64 gpu=H100 net=ib framework=" + framework))
             self.assertIn(words, said)
             self.assertNotIn("NCCL_TIMEOUT", said)
@@ -83,6 +84,9 @@ class Advice(unittest.TestCase):
         self.assertTrue(any("iommu=pt" in a["what"] for a in amd) and not any("peermem" in a["what"] for a in amd))
         self.assertTrue(any("peermem" in a["what"] for a in nvidia) and not any("GID" in a["what"] for a in nvidia))
         self.assertFalse(any("launcher" in a["what"] for a in one))
+        loads = "above what loading and saving take"
+        for job, there in (("gpus=64 model=70B framework=torch", True), ("gpus=64 model=8x22B", True), ("gpus=8 model=7B framework=torch", False), ("gpus=8 framework=torch", False), ("gpus=16 model=405B framework=vllm", False)):
+            self.assertEqual(any(loads in a["what"] for a in self.advice(job)), there, job)
         self.assertTrue(all(a["why"] and a["verify"] for a in amd + nvidia + one))
 
     def test_what_it_sets_is_read_by_somebody(self):
