@@ -187,6 +187,14 @@ static bool launcher_said(struct model *m, const struct line *l)
         model_add(m, &f);
         return true;
     }
+    if (has(s, "killed due to memory pressure")) {
+        struct span ip;
+        struct fact f = fact_at(l, F_KILLED);
+        f.pid = f.rank = NOBODY;
+        f.value = "Ray";
+        f.host = scan(s, "IP: %w", &ip) ? span_words(m, ip) : f.host;
+        return fact_add(m, f);
+    }
     if (!has(s, "xit") && !begins(s, "srun:"))
         return false;
     if (scan(s, "failed (exitcode: %d) local_rank: %d (pid: %d)", &code, &rank, &pid))

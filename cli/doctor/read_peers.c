@@ -246,6 +246,11 @@ static bool launchers(struct model *m, const struct line *l, const char *s)
         f.a = scan(s, "satisfy the %d", &a) ? a : 0;
         return fact_add(m, f);
     }
+    if (has(s, "More processors requested than permitted") || has(s, "Requested node configuration is not available")) {
+        f = fact_at(l, F_NO_SLOTS);
+        f.value = "Slurm";
+        return fact_add(m, f);
+    }
     if (has(s, "should have a unique IP address") && scan(s, "Got %d nodes", &a) && scan(s, "and %d unique IP", &b)) {
         f = fact_at(l, F_ONE_ADDRESS);
         f.a = a;
@@ -260,7 +265,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     const char *s = l->text;
     if ((has(s, "ss_family") || has(s, "NOT connected to") || has(s, "willRetry")) && gloo_meets(m, l, s))
         return true;
-    if ((has(s, "MPI") || has(s, "Source IP") || has(s, "slots available") || has(s, "unique IP")) && launchers(m, l, s))
+    if ((has(s, "MPI") || has(s, "Source IP") || has(s, "slots available") || has(s, "requested than permitted") || has(s, "Requested node config") || has(s, "unique IP")) && launchers(m, l, s))
         return true;
     if ((has(s, "[") && (gloo_connection(m, l, s))) || (has(s, "loo") && gloo_setup(m, l, s)) || (has(s, "Unable to ") && gloo_setup(m, l, s)))
         return true;

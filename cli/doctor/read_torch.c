@@ -146,6 +146,18 @@ static bool store(struct model *m, const struct torch_line *t)
         model_add(m, &f);
         return true;
     }
+    int64_t code;
+    struct span name, why;
+    if (scan(t->msg, "network addresses of (%t, %d) cannot be retrieved (gai error: %d - %t)", &name, &port, &code, &why)) {
+        struct fact f = torch_fact(t, F_CONNECT);
+        f.value = model_string(m, name.p, name.n);
+        f.a = port;
+        f.name = model_string(m, why.p, why.n);
+        f.extra = "name";
+        f.more = "store";
+        model_add(m, &f);
+        return true;
+    }
     if (has(t->msg, "client socket") && (has(t->msg, "timed out after") || has(t->msg, "failed to connect"))) {
         struct span host, words;
         int64_t number;

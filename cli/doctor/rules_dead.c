@@ -40,7 +40,7 @@ void rule_killed_for_memory(struct judge *j)
         if (f->pid == k->pid && same_text(f->value, "cgroup"))
             cgroup = f->value;
     const char *process = k->pid == NOBODY ? "a process of the job" : model_say(j->m, "process %lld", (long long)k->pid);
-    struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed %s%s%s%s%s because memory ran out", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
+    struct finding *f = find(j, CAUSE + 10, 0.95, "%s killed %s%s%s%s%s because memory ran out", same_text(k->value, "Ray") ? "Ray" : "The kernel", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
                              *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
     explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
     evidence_all(j, f, F_KILLED);

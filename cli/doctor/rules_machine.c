@@ -259,7 +259,7 @@ void rule_limits(struct judge *j)
 {
     const struct fact *refused = NULL, *low = NULL, *high = NULL, *files = NULL;
     EACH_FACT(j->m, F_REGISTER, r)
-        if (has(r->value, "Cannot allocate memory") || !*r->value)
+        if (has(r->value, "Cannot allocate memory") || (!*r->value && !has(r->name, "open_device")))
             refused = refused ? refused : r;
     EACH_FACT(j->m, F_LIMIT, l) {
         if (same_text(l->name, "memlock") && l->a >= 0 && l->a < 1 << 20)
