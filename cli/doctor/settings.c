@@ -77,6 +77,8 @@ static const struct { const char *name; long long least, most; const char *other
     {"NCCL_NVLS_ENABLE", 0, 2, "0 off, 1 forced, 2 automatic"},
     {"NCCL_IB_SL", -1, 15, "a service level has four bits"},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", 0, 3, "0 nothing, 1 and 3 end the process, 2 only aborts communicators"},
+    {"NCCL_MIN_NCHANNELS", -2, 128, "NCCL has 64 channels at most, RCCL 128, and takes that many"},
+    {"NCCL_MAX_NCHANNELS", -2, 128, "NCCL has 64 channels at most, RCCL 128, and takes that many"},
     {"NCCL_SOCKET_NTHREADS", -2, 16, "at most 16"},
 };
 
@@ -252,8 +254,30 @@ static const char *number_fix(struct model *m, const char *name, long long v, ch
     return model_say(m, "write the number out: `export %s=%lld`", name, v << 10 * (at - units + 1));
 }
 
+/* "allreduce:tree,ring;allgather:ring" of NCCL: who is named before a colon, and nothing empty. */
+static struct opinion function_opinion(struct model *m, const char *name, const char *value)
+{
+    static const char FUNCTIONS[] = "Broadcast Reduce AllGather ReduceScatter AllReduce";
+    size_t n = strlen(value);
+    if (n && (value[n - 1] == ';' || value[n - 1] == ','))
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s ends in '%c', and NCCL fails at init on the empty word behind it", name, value, value[n - 1]), assigned(m, name, model_string(m, value, n - 1)));
+    for (const char *p = value; *p; p += *p == ';') {
+        size_t part = strcspn(p, ";");
+        const char *colon = memchr(p, ':', part);
+        if (colon && !is_word(FUNCTIONS, p, (size_t)(colon - p), false))
+            return opinion(GRADE_WRONG, model_say(m, "%s=%s: '%.*s' is no function, and NCCL fails at init", name, value, (int)(colon - p), p), model_say(m, "the functions are %s", FUNCTIONS));
+        p += part;
+    }
+    return FINE;
+}
+
 static struct opinion word_opinion(struct model *m, const char *name, const char *value)
 {
+    if (same_text(name, "NCCL_ALGO") || same_text(name, "NCCL_PROTO")) {
+        struct opinion o = function_opinion(m, name, value);
+        if (o.grade != GRADE_FINE)
+            return o;
+    }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!same_text(name, words[i].name))
             continue;
@@ -353,7 +377,7 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
         return opinion(GRADE_WRONG, model_say(m, "GLOO_SOCKET_IFNAME=%s: Gloo wants exact interface names; ^ and = are NCCL's syntax", value), "one whole name of `ip -br addr`: `export GLOO_SOCKET_IFNAME=eth0`");
     if ((same_text(name, "NCCL_P2P_DISABLE") || same_text(name, "NCCL_SHM_DISABLE")) && v != 0 && v != 1)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s does nothing: only 1 acts", name, value), assigned(m, name, "1"));
-    if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && v > 0 && v < 65536)
+    if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && *value && v != -2 && v < 65536)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "`unset %s` (4194304 is the default)", name));
     if (same_text(name, "NCCL_SOCKET_IFNAME") && strlen(value) == 1)
         return opinion(GRADE_WRONG, model_say(m, "NCCL_SOCKET_IFNAME=%s is ignored: a name has two characters or more", value), "");

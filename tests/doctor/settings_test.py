@@ -78,6 +78,24 @@ class Settings(unittest.TestCase):
             self.assertEqual(said[name]["state"], state, (log, line, said))
             self.assertIn(words, said[name]["text"])
 
+    def test_what_people_write(self):
+        """Rows of what NCCL's and RCCL's parsers really do with values that stand in scripts."""
+        for line, state, words in (("NCCL_ALGO=allredcue:tree", "bad", "'allredcue' is no function"), ("NCCL_ALGO=allreduce:tree,ring;allgather:ring", "good", ""), ("NCCL_PROTO='simple;'", "bad", "empty word"),
+                                   ("NCCL_ALGO=CollNet", "bad", "is no algorithm"), ("NCCL_ALGO=Tree", "note", "allreduce:Tree"), ("NCCL_ALGO=^NVLS", "good", ""), ("NCCL_PROTO=LL128", "note", "order"),
+                                   ("NCCL_BUFFSIZE=0", "bad", "buffer of 0 bytes"), ("NCCL_BUFFSIZE=-1", "bad", "buffer of -1 bytes"), ("NCCL_BUFFSIZE=8388608", "good", ""), ("NCCL_BUFFSIZE=-2", "good", ""),
+                                   ("NCCL_MAX_NCHANNELS=512", "bad", "64 channels"), ("NCCL_MAX_NCHANNELS=32", "good", ""), ("NCCL_DEBUG=ERROR", "bad", "no level"), ("NCCL_DEBUG=1", "bad", "no level"), ("NCCL_DEBUG=info", "good", ""),
+                                   ("NCCL_DEBUG_SUBSYS=INIT,NETWORK", "bad", "ignores the whole value"), ("NCCL_DEBUG_SUBSYS=^NET", "good", ""), ("NCCL_P2P_LEVEL=NODE", "bad", "no level"), ("NCCL_NET_GDR_LEVEL=pix", "bad", "no level"),
+                                   ("NCCL_NET_GDR_LEVEL=3", "note", "means PHB"), ("NCCL_P2P_DISABLE=2", "bad", "only 1 acts"), ("NCCL_SHM_DISABLE=yes", "bad", "is read as 0"), ("NCCL_SOCKET_IFNAME=e", "bad", "two characters"),
+                                   ("NCCL_IB_TIMEOUT=0", "bad", "waits for ever"), ("NCCL_IB_TIMEOUT=22", "good", ""), ("NCCL_IB_RETRY_CNT=20", "bad", "three bits"), ("NCCL_IB_TC=300", "bad", "one byte"), ("NCCL_IB_TC=106", "good", ""),
+                                   ("NCCL_IB_HCA=mlx5_1", "good", ""), ("NCCL_IB_HCA=mlx5_", "note", "prefix"), ("NCCL_MAX_RINGS=4", "bad", "NCCL_MAX_NCHANNELS was meant"), ("NCCL_MAX_NRINGS=4", "note", "NCCL_MAX_NCHANNELS"),
+                                   ("NCCL_BLOCKING_WAIT=1", "bad", "TORCH_NCCL_BLOCKING_WAIT"), ("NCCL_IBEXT_DISABLE=1", "note", "SHARP"), ("NCCL_TREE_THRESHOLD=0", "bad", "removed"), ("NCCL_DEBUG_FILE=~/nccl.%h", "note", "does not expand ~"),
+                                   ("NCCL_IB_MTU=9000", "bad", "active_mtu"), ("RCCL_ENABLE_XGMI=1", "bad", "whenever it is there"), ("NCCL_SOCKET_TIMEOUT=60", "bad", "NCCL_SOCKET_RETRY_CNT"), ("NCCL_NVLS_ENABLE=1", "note", "forces"),
+                                   ("NCCL_IB_HCAS=mlx5_0", "bad", "did you mean NCCL_IB_HCA"), ("TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "note", "TORCH_FR_BUFFER_SIZE"), ("GLOO_SOCKET_IFNAME=eth0", "good", "")):
+            name = line.split("=")[0]
+            said, _ = variables([line])
+            self.assertEqual(said[name]["state"], state, (line, said))
+            self.assertIn(words, said[name]["text"], line)
+
     def test_ours_are_judged_as_a_rank_would(self):
         said, findings = variables(["UNISONO_STALLL=5", "UNISONO_STALL=often", "UNISONO_TIMEOUT=30", "GLOO_SOCKET_IFNAME==eth0", "GLOO_NONE=1", "PATH=/bin"])
         self.assertEqual({n: (v["read_by"], v["state"]) for n, v in said.items()}, {
