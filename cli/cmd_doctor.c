@@ -62,7 +62,7 @@ static void usage(void)
 
 static bool is_finding(const uno_setting_finding *f)
 {
-    return strcmp(f->what, "used") != 0;
+    return strcmp(f->what, "used") != 0 && !(strcmp(f->what, "unknown") == 0 && doctor_is_of_others(f->name));
 }
 
 static size_t complaints(const struct report *r)
@@ -119,7 +119,7 @@ static void print_findings(const struct report *r)
         bool titled = false;
         for (size_t i = 0; i < r->nfindings; i++) {
             const uno_setting_finding *f = &r->findings[i];
-            if (strcmp(f->what, kinds[k].what) != 0)
+            if (strcmp(f->what, kinds[k].what) != 0 || (strcmp(f->what, "unknown") == 0 && !is_finding(f)))
                 continue;
             if (!titled)
                 printf("\n%s%s%s\n", out_colour(stdout, kinds[k].colour), kinds[k].title, out_colour(stdout, OUT_PLAIN));
@@ -171,9 +171,12 @@ static void print_json(const struct report *r, struct doctor *d)
         putchar('}');
     }
     printf("],\n \"findings\": [");
+    size_t told = 0;
     for (size_t i = 0; i < r->nfindings; i++) {
         const uno_setting_finding *f = &r->findings[i];
-        printf("%s\n  {", i ? "," : "");
+        if (strcmp(f->what, "unknown") == 0 && !is_finding(f))
+            continue;
+        printf("%s\n  {", told++ ? "," : "");
         json_field("name", f->name, false);
         json_field("value", f->value, false);
         json_field("what", f->what, false);

@@ -12,6 +12,7 @@
 #include "page.h"
 #include "print.h"
 #include "report.h"
+#include "settings.h"
 #include "variables.h"
 
 extern char **environ;
@@ -104,6 +105,11 @@ size_t doctor_variables(struct doctor *d, bool all, bool json)
 void doctor_variables_json(struct doctor *d)
 {
     variables_json(d->model, stdout);
+}
+
+bool doctor_is_of_others(const char *name)
+{
+    return setting_of_others(name) != NULL;
 }
 
 void doctor_read_environment(struct doctor *d)

@@ -49,6 +49,9 @@ void doctor_report(struct doctor *d, bool verbose, bool json);
 size_t doctor_variables(struct doctor *d, bool all, bool json);
 void doctor_variables_json(struct doctor *d);
 
+/* Is it a name of NCCL's or RCCL's family that images, builds or others' plugins use (NCCL_VERSION), so that its being read by no library is no fault? */
+bool doctor_is_of_others(const char *name);
+
 /* Read the environment of this process, but for our own variables. */
 void doctor_read_environment(struct doctor *d);
 

@@ -118,6 +118,20 @@ const char *setting_default(const char *name)
     return k && strcmp(k->dflt, "-") != 0 ? k->dflt : "";
 }
 
+const char *setting_of_others(const char *name)
+{
+    static const char *const of_builds[] = {"VERSION", "HOME", "ROOT", "ROOT_DIR", "DIR", "PATH", "INCLUDE_DIR", "INCLUDE_DIRS", "INCLUDE_PATH", "LIB", "LIB_DIR", "LIB_PATH", "LIBRARY", "LIBRARIES", "LIBRARY_PATH", "BUILD_DIR", "SRC_DIR", "INSTALL_DIR", "TESTS_DIR", "TESTS_PATH", "TESTS_HOME", "TAG", "BRANCH", "COMMIT"};
+    static const struct { const char *prefix, *who; } plugins[] = {{"NCCL_GPUDIRECTTCPX_", "Google's plugin GPUDirect-TCPX"}, {"NCCL_FASTRAK_", "Google's plugin FasTrak"}, {"NCCL_SHIMNET_", "Google's plugin gIB"}, {"NCCL_CTRAN_", "Meta's NCCLX"}, {"NCCL_COLLTRACE", "Meta's NCCLX"}};
+    bool nccl = begins(name, "NCCL_") || begins(name, "RCCL_");
+    for (size_t i = 0; nccl && i < sizeof of_builds / sizeof *of_builds; i++)
+        if (same_text(name + 5, of_builds[i]))
+            return "builds and images, not the library";
+    for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++)
+        if (begins(name, plugins[i].prefix))
+            return plugins[i].who;
+    return NULL;
+}
+
 /* Has the library that this tool is linked with a setting of that name? */
 static bool is_own(const char *name)
 {
@@ -138,6 +152,8 @@ const char *setting_readers(const char *name)
     const struct known *k = known_named(name);
     if (k)
         return readers_of[k->reader];
+    if (setting_of_others(name))
+        return setting_of_others(name);
     return is_own(name) ? "Unisono" : other_known(name) ? "Gloo" : is_family(name) ? "nobody" : "";
 }
 
@@ -204,7 +220,7 @@ static struct opinion name_opinion(struct model *m, const char *name, const char
             bool torch = begins(renamed[i].now, "TORCH_") && begins(name, "NCCL_");
             return opinion(torch ? GRADE_WRONG : GRADE_NOTE, model_say(m, "%s %s %s", name, torch ? "is no variable of NCCL; it is PyTorch's, and was renamed" : "has a newer name,", renamed[i].now), assigned(m, renamed[i].now, value));
         }
-    if (known_named(name) || other_known(name) || !is_family(name))
+    if (known_named(name) || other_known(name) || setting_of_others(name) || !is_family(name))
         return FINE;
     const char *names[KNOWN_COUNT];
     for (size_t i = 0; i < KNOWN_COUNT; i++)

@@ -78,6 +78,16 @@ class Settings(unittest.TestCase):
             self.assertEqual(said[name]["state"], state, (log, line, said))
             self.assertIn(words, said[name]["text"])
 
+    def test_names_of_images_and_of_other_plugins(self):
+        said, findings = variables(["NCCL_VERSION=2.26.2-1", "NCCL_HOME=/opt/nccl", "NCCL_INCLUDE_DIR=/opt/nccl/include", "RCCL_PATH=/opt/rccl", "NCCL_FASTRAK_NUM_FLOWS=2", "NCCL_GPUDIRECTTCPX_CTRL_DEV=eth0"])
+        self.assertEqual(findings, [])
+        self.assertEqual([(said[n]["read_by"], said[n]["state"]) for n in ("NCCL_VERSION", "NCCL_FASTRAK_NUM_FLOWS")], [("builds and images, not the library", "good"), ("Google's plugin FasTrak", "good")])
+        env = {"PATH": os.environ["PATH"], "NCCL_VERSION": "2.26.2-1", "NCCL_DEBUG": "WARN"}
+        p = subprocess.run([UNISONO, "doctor", "--env"], capture_output=True, text=True, timeout=60, check=False, env=env)
+        self.assertEqual(p.returncode, 0, p.stdout)
+        said, _ = variables(["NCCL_VERSIONS=1"])
+        self.assertEqual(said["NCCL_VERSIONS"]["state"], "bad")
+
     def test_what_people_write(self):
         """Rows of what NCCL's and RCCL's parsers really do with values that stand in scripts."""
         for line, state, words in (("NCCL_ALGO=allredcue:tree", "bad", "'allredcue' is no function"), ("NCCL_ALGO=allreduce:tree,ring;allgather:ring", "good", ""), ("NCCL_PROTO='simple;'", "bad", "empty word"),
