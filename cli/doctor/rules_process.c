@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules_process.c - one process: which copies of the library are in it, and whether its ranks may use as many processors as their like. */
+/* rules_process.c - processes: which copies of the library are in one, whether its ranks may use as many processors as their like, and whether two are
+ * containers of one machine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -119,4 +120,40 @@ void rule_masks_differ(struct judge *j)
         evidence(f, b);
     remedy(j, f, "one binding for all: `srun --cpu-bind=none ...`, or `srun --cpus-per-task=8 --cpu-bind=cores ...`; `mpirun --bind-to none ...`; what each has: `srun --label bash -c 'grep Cpus_allowed_list /proc/self/status'`");
     remedy(j, f, "`export NCCL_IGNORE_CPU_AFFINITY=1` takes all processors near the GPU, whatever the launcher says");
+}
+
+/* ---- containers of one machine ------------------------------------------------------------------------------------------------------------------ */
+
+static const struct fact *boot_id_of(const struct model *m, const char *host)
+{
+    EACH_FACT(m, F_BOOT_ID, b)
+        if (same_text(b->host, host))
+            return b;
+    return NULL;
+}
+
+/* The two ends of a channel over the network, in two containers of one machine. */
+void rule_one_machine(struct judge *j)
+{
+    enum { COMPARED = 4096 };
+    if (j->m->counted[F_PATH] > COMPARED || j->m->counted[F_BOOT_ID] < 2)
+        return;
+    EACH_FACT(j->m, F_PATH, p) {
+        const struct fact *here = begins(p->value, "NET/") && same_text(p->name, "send") ? boot_id_of(j->m, p->host) : NULL, *there = NULL, *end = NULL;
+        if (!here)
+            continue;
+        EACH_FACT(j->m, F_PATH, q)
+            if (same_text(q->name, "receive") && q->rank == p->rank && q->peer == p->peer && !same_text(q->host, p->host))
+                end = q, there = boot_id_of(j->m, q->host);
+        if (!there || !same_text(here->name, there->name))
+            continue;
+        struct finding *f = find(j, LIKELY - 12, 0.75, "%s and %s are one machine (they have one boot id), and ranks %d and %d talk over %s", p->host, end->host, p->rank, p->peer, p->value);
+        explain(j, f, "The library tells machines apart by host name and boot id, and a container has a name of its own; what is more, it sees only its own GPUs. So neither NVLink nor shared memory is used between the two.");
+        evidence(f, p);
+        evidence(f, end);
+        evidence(f, here);
+        evidence(f, there);
+        remedy(j, f, "one pod (container) a machine, with all its GPUs; or, with all GPUs visible in each and one /dev/shm for both (`docker run --ipc=host --gpus all ...`), one name: `export NCCL_HOSTID=NAME`, the same in both and another on each machine");
+        return;
+    }
 }
