@@ -83,7 +83,7 @@ bool is_of_shared_memory(const struct fact *g)
 void rule_gpu_call_failed(struct judge *j)
 {
     EACH_FACT(j->m, F_GPU_FAILURE, g) {
-        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources") || has(g->name, "device ordinal") || is_of_shared_memory(g)) /* other rules know these */
+        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources") || has(g->name, "peer access is not supported") || has(g->name, "device ordinal") || is_of_shared_memory(g)) /* other rules know these */
             continue;
         bool memory = is_memory(g->name);
         struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", Who_says(j->m, g),

@@ -56,6 +56,17 @@ void rule_iommu(struct judge *j)
     remedy(j, f, "`sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub` (Red Hat: `sudo grubby --update-kernel=ALL --args=iommu=pt`; older AMD hosts: amd_iommu=on, too), then a reboot; `cat /proc/cmdline` shows it");
 }
 
+/* CUDA's word, where the library went by what the driver or a variable promised. */
+static void tell_refused_call(struct judge *j, const struct fact *call)
+{
+    const struct fact *level = setting_of(j->m, "NCCL_P2P_LEVEL");
+    struct finding *f = find(j, CAUSE + 2, 0.85, "%s has no peer access to another GPU of its host, and the library counted on it", Who_says(j->m, call));
+    explain(j, f, "%s", level ? model_say(j->m, "NCCL_P2P_LEVEL=%s asks for it over paths where the driver does not give it.", level->value) : "Consumer cards, virtual GPUs and some virtual machines do not give it, and not every driver says so beforehand.");
+    evidence(f, call);
+    evidence(f, level);
+    remedy(j, f, "`unset NCCL_P2P_LEVEL`; or without it: `export NCCL_P2P_DISABLE=1`; which pairs have it: `nvidia-smi topo -p2p r`");
+}
+
 /* nvidia-smi topo -p2p r, and CUDA when a GPU has too many peers. */
 void rule_peer_refused(struct judge *j)
 {
@@ -71,7 +82,12 @@ void rule_peer_refused(struct judge *j)
                 refused++;
             }
     EACH_FACT(j->m, F_GPU_FAILURE, g)
-        full = has(g->name, "peer mapping resources exhausted") ? g : full;
+        if (has(g->name, "peer access is not supported")) {
+            tell_refused_call(j, g);
+            return;
+        } else {
+            full = has(g->name, "peer mapping resources exhausted") ? g : full;
+        }
     if (full) {
         struct finding *f = find(j, CAUSE + 2, 0.85, "%s cannot map one more peer: a GPU takes eight at most without NVLink", Who_says(j->m, full));
         explain(j, f, "With more GPUs in one host each process would map all others; the driver refuses the ninth, and the communicator is not made.");
