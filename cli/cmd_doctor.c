@@ -54,14 +54,15 @@ static void usage(void)
            "      --advise   what to set for such a job, why, and how to see that it took effect; keys: gpus hosts gpu net framework model\n"
            "      --rules    list what is looked for, and where the facts are from\n"
            "      --env      look at the environment of this shell: every setting of ours with its value and where that comes from, values\n"
-           "                 that a rank would reject, names that nobody reads, variables without effect\n"
-           "      --all      with --env: also say what each setting means and what is legal\n\n"
+           "                 that a rank would reject, names that nobody reads, variables without effect here; and every variable of NCCL,\n"
+           "                 RCCL, PyTorch and Gloo: who reads it, and what its value becomes. FILE: the same of the variables in it\n"
+           "      --all      with --env: also say what each means, and what is legal or the default\n\n"
            "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = there are none, and an input could not be read.\n");
 }
 
 static bool is_finding(const uno_setting_finding *f)
 {
-    return strcmp(f->what, "used") != 0;
+    return strcmp(f->what, "used") != 0 && !(strcmp(f->what, "unknown") == 0 && doctor_is_of_others(f->name));
 }
 
 static size_t complaints(const struct report *r)
@@ -118,7 +119,7 @@ static void print_findings(const struct report *r)
         bool titled = false;
         for (size_t i = 0; i < r->nfindings; i++) {
             const uno_setting_finding *f = &r->findings[i];
-            if (strcmp(f->what, kinds[k].what) != 0)
+            if (strcmp(f->what, kinds[k].what) != 0 || (strcmp(f->what, "unknown") == 0 && !is_finding(f)))
                 continue;
             if (!titled)
                 printf("\n%s%s%s\n", out_colour(stdout, kinds[k].colour), kinds[k].title, out_colour(stdout, OUT_PLAIN));
@@ -153,7 +154,7 @@ static void json_field(const char *key, const char *value, bool last)
     fputs(last ? "" : ", ", stdout);
 }
 
-static void print_json(const struct report *r)
+static void print_json(const struct report *r, struct doctor *d)
 {
     printf("{\"settings\": [");
     for (size_t i = 0; i < r->nsettings; i++) {
@@ -170,16 +171,24 @@ static void print_json(const struct report *r)
         putchar('}');
     }
     printf("],\n \"findings\": [");
+    size_t told = 0;
     for (size_t i = 0; i < r->nfindings; i++) {
         const uno_setting_finding *f = &r->findings[i];
-        printf("%s\n  {", i ? "," : "");
+        if (strcmp(f->what, "unknown") == 0 && !is_finding(f))
+            continue;
+        printf("%s\n  {", told++ ? "," : "");
         json_field("name", f->name, false);
         json_field("value", f->value, false);
         json_field("what", f->what, false);
         json_field("text", f->text, true);
         putchar('}');
     }
-    printf("],\n \"complaints\": %zu}\n", complaints(r));
+    printf("],\n \"variables\": ");
+    if (d)
+        doctor_variables_json(d);
+    else
+        printf("[]");
+    printf(",\n \"complaints\": %zu}\n", complaints(r));
 }
 
 static int environment(bool all, bool json)
@@ -189,8 +198,21 @@ static int environment(bool all, bool json)
         uno_settings_free(r.settings, r.nsettings);
         return out_error("doctor", "%s", uno_last_error(NULL));
     }
-    json ? print_json(&r) : print_people(&r, all);
-    int rc = complaints(&r) ? CLI_BAD : CLI_GOOD;
+    struct doctor *d = doctor_new();
+    if (d)
+        doctor_read_environment(d);
+    size_t wrong = 0;
+    if (json) {
+        print_json(&r, d);
+    } else {
+        print_people(&r, all);
+        if (d) {
+            putchar('\n');
+            wrong = doctor_variables(d, all, false);
+        }
+    }
+    int rc = complaints(&r) || wrong ? CLI_BAD : CLI_GOOD;
+    doctor_free(d);
     uno_settings_free(r.settings, r.nsettings);
     uno_settings_audit_free(r.findings, r.nfindings);
     return rc;
@@ -245,6 +267,8 @@ static int examine(char **paths, int count, const struct wanted *w)
     int unread = 0;
     for (int i = 0; i < count; i++)
         unread += !doctor_read(d, paths[i]);
+    if (w->env && !page_only(w))
+        doctor_variables(d, w->all, w->json);
     size_t findings = doctor_judge(d);
     if (!show(d, w))
         return CLI_ERROR;

@@ -20,9 +20,9 @@ static const struct advice {
 #undef ADVICE
 };
 
-/* Keys that people give, with the words that are legal; NULL = any. `model` changes nothing yet and is taken for completeness. */
+/* Keys that people give, with the words that are legal; NULL = any. */
 static const struct { const char *key, *words; } keys[] = {
-    {"gpus", NULL}, {"hosts", NULL}, {"gpu", NULL}, {"net", "roce ib efa tcp none"}, {"framework", "none torch deepspeed megatron verl accelerate lightning vllm"}, {"model", NULL}};
+    {"gpus", NULL}, {"hosts", NULL}, {"gpu", NULL}, {"net", "roce ib efa tcp none"}, {"framework", "none torch deepspeed megatron verl accelerate lightning trainer ray torchtitan horovod vllm sglang"}, {"model", NULL}};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 struct job {
@@ -66,6 +66,10 @@ static int take_pair(const char *p, size_t n, struct job *j)
         snprintf(to, sizeof j->value[k], "ib");
     if (strcmp(to, "ethernet") == 0 || strcmp(to, "socket") == 0)
         snprintf(to, sizeof j->value[k], "tcp");
+    static const struct { const char *other, *word; } same[] = {{"pytorch", "torch"}, {"ddp", "torch"}, {"fsdp", "torch"}, {"megatron-lm", "megatron"}, {"transformers", "trainer"}, {"trl", "trainer"}, {"huggingface", "trainer"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (strcmp(keys[k].key, "framework") == 0 && strcmp(to, same[i].other) == 0)
+            snprintf(to, sizeof j->value[k], "%s", same[i].word);
     if (keys[k].words && !is_word(keys[k].words, to))
         return out_error("doctor", "--advise: %s=%s is not known; legal are: %s", keys[k].key, to, keys[k].words);
     return CLI_GOOD;
@@ -91,12 +95,24 @@ static int understand(const char *text, struct job *j)
     return CLI_GOOD;
 }
 
+/* 70B, 8x7b: parameters of a model as people write them. */
+static double billions(const char *model)
+{
+    char *end;
+    double v = strtod(model, &end);
+    if (*end == 'x')
+        v *= strtod(end + 1, &end);
+    return *end == 'b' ? v : *end == 't' ? v * 1000 : 0;
+}
+
 static const char *fact_of_job(const struct job *j, const char *key, size_t n)
 {
     if (n == 6 && memcmp(key, "vendor", 6) == 0)
         return j->vendor;
     if (n == 5 && memcmp(key, "scale", 5) == 0)
         return j->gpus >= 256 ? "large" : "small";
+    if (n == 7 && memcmp(key, "weights", 7) == 0)
+        return billions(j->value[key_index("model", 5)]) >= 30 ? "many" : "few";
     if (n == 5 && memcmp(key, "hosts", 5) == 0)
         return j->hosts > 1 ? "many" : "one";
     int k = key_index(key, n);

@@ -12,6 +12,10 @@
 #include "page.h"
 #include "print.h"
 #include "report.h"
+#include "settings.h"
+#include "variables.h"
+
+extern char **environ;
 
 struct doctor {
     struct model *model;
@@ -90,6 +94,35 @@ void doctor_report(struct doctor *d, bool verbose, bool json)
         d->machine.topologies = report_json(first);
     else
         report_print(first, verbose);
+}
+
+size_t doctor_variables(struct doctor *d, bool all, bool json)
+{
+    d->machine.variables = json;
+    return json ? 0 : variables_print(d->model, all);
+}
+
+void doctor_variables_json(struct doctor *d)
+{
+    variables_json(d->model, stdout);
+}
+
+bool doctor_is_of_others(const char *name)
+{
+    return setting_of_others(name) != NULL;
+}
+
+void doctor_read_environment(struct doctor *d)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    for (char **e = environ; to && *e; e++)
+        if (!strchr(*e, '\n') && strncmp(*e, "UNISONO_", 8) != 0)
+            fprintf(to, "%s\n", *e);
+    if (to && fclose(to) == 0 && bytes)
+        input_read_text(d->model, "the environment", text, bytes);
+    free(text);
 }
 
 int doctor_be_agent(void)

@@ -44,6 +44,17 @@ void doctor_read_topology(struct doctor *d, const char *root);
 /* Print which GPUs reach each other over what, of all topologies, tables and logs that were read; with `json` it is kept for doctor_print_json. */
 void doctor_report(struct doctor *d, bool verbose, bool json);
 
+/* Print the variables of libraries that were read, who reads each, and what its value becomes; `all`: with meaning and default. Returns how many do
+ * not do what they say. With `json` nothing is printed, and doctor_print_json tells them. */
+size_t doctor_variables(struct doctor *d, bool all, bool json);
+void doctor_variables_json(struct doctor *d);
+
+/* Is it a name of NCCL's or RCCL's family that images, builds or others' plugins use (NCCL_VERSION), so that its being read by no library is no fault? */
+bool doctor_is_of_others(const char *name);
+
+/* Read the environment of this process, but for our own variables. */
+void doctor_read_environment(struct doctor *d);
+
 /* The other side of doctor_ask_hosts, on each host. Returns an exit status of the tool. */
 int doctor_be_agent(void);
 

@@ -141,7 +141,7 @@ static int64_t elements(json_t *sizes, char *words, size_t bytes)
         int64_t product = 1;
         for (size_t k = 0; k < json_array_size(dims); k++) {
             int64_t v = json_integer_value(json_array_get(dims, k));
-            product = v > 0 && product > INT64_MAX / v ? INT64_MAX : product * v;
+            product = v <= 0 ? 0 : product > INT64_MAX / v ? INT64_MAX : product * v;
             if (used + 24 < bytes)
                 used += (size_t)snprintf(words + used, bytes - used, "%s%lld", k ? "x" : i ? "+" : "", (long long)v);
         }

@@ -212,6 +212,34 @@ static bool read_packed(struct model *m, const char *name, FILE *file, const str
     return any;
 }
 
+/* Standard input need not be a file that another program can begin anew: what is packed there goes to a file without a name first. */
+static FILE *spool(const char *head, size_t head_bytes, FILE *from)
+{
+    char chunk[64 << 10];
+    FILE *file = tmpfile();
+    size_t n = head_bytes;
+    bool good = file && fwrite(head, 1, head_bytes, file) == head_bytes;
+    while (good && n && (n = fread(chunk, 1, sizeof chunk, from)) > 0)
+        good = fwrite(chunk, 1, n, file) == n;
+    if (good && fflush(file) == 0)
+        return file;
+    if (file)
+        fclose(file);
+    return NULL;
+}
+
+static bool read_packed_stdin(struct model *m, const char *name, const struct source *s, const struct packing *p)
+{
+    FILE *file = spool(s->head, s->head_bytes, s->file);
+    if (!file) {
+        model_note(m, "%s: not read: it is compressed with %s, and there is no room to keep it while it is unpacked; unpack it first: %s -d", name, p->program, p->program);
+        return false;
+    }
+    bool any = read_packed(m, name, file, p);
+    fclose(file);
+    return any;
+}
+
 static bool read_stream(struct model *m, const char *name, FILE *file)
 {
     char head[HEAD_BYTES];
@@ -223,7 +251,7 @@ static bool read_stream(struct model *m, const char *name, FILE *file)
     }
     m->files++;
     const struct packing *p = packing_of(head, s.head_bytes);
-    return p && file != stdin ? read_packed(m, name, file, p) : read_source(m, name, &s);
+    return !p ? read_source(m, name, &s) : file == stdin ? read_packed_stdin(m, name, &s, p) : read_packed(m, name, file, p);
 }
 
 static int by_name(const void *a, const void *b)

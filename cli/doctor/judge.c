@@ -148,6 +148,18 @@ static void besides(struct judge *j)
     explain(j, top, "%s", text);
 }
 
+/* No rule knows them, and there is nothing else: then they are shown as they are. */
+static void tell_warnings(struct judge *j)
+{
+    enum { SHOWN = 3 };
+    int n = 0;
+    EACH_FACT(j->m, F_WARNED, w)
+        if (n++ < SHOWN)
+            model_note(j->m, "%s:%ld: a warning of the library that no rule knows: %s", w->file, w->line, w->name);
+    if (n > SHOWN)
+        model_note(j->m, "%d more such warnings", n - SHOWN);
+}
+
 void judge_all(struct judge *j, struct model *m)
 {
     *j = (struct judge){.m = m};
@@ -159,4 +171,6 @@ void judge_all(struct judge *j, struct model *m)
     sort(j);
     fold(j);
     besides(j);
+    if (!j->count)
+        tell_warnings(j);
 }

@@ -229,7 +229,7 @@ static const char *prefix_pod(const char *s, struct line *l, struct model *m)
         l->host = model_string(m, from, n);
         return skip_blanks(end + 1);
     }
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    size_t n = name_bytes(s, "_.-");
     const char *bar = skip_blanks(s + n);
     if (n == 0 || n > 60 || bar == s + n || bar[0] != '|' || bar[1] != ' ' || !strpbrk(s, "-_") || strpbrk(s, "-_") > s + n)
         return NULL;
@@ -240,7 +240,7 @@ static const char *prefix_pod(const char *s, struct line *l, struct model *m)
 /* "node7: " of pdsh, clush, ansible. A word with a digit that is no error, no bus address and no interface. */
 static const char *prefix_host(const char *s, struct line *l, struct model *m)
 {
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    size_t n = name_bytes(s, "_.-");
     if (n < 2 || n > 63 || s[n] != ':' || s[n + 1] != ' ' || !isalpha((unsigned char)s[0]))
         return NULL;
     bool digit = false;
@@ -356,12 +356,13 @@ void line_strip(char *text, struct context *c, struct line *l, struct model *m)
 
 /* ---- splitting ------------------------------------------------------------------------------------------- */
 
-static void one_line(struct model *m, struct context *c, const char *file, long number, char *text)
+static void one_line(struct model *m, struct context *c, const char *file, long number, char *text, bool cut)
 {
     text = last_of_overwritten(text);
     if (strpbrk(text, "\033\r\b"))
         strip_colour(text);
-    struct line l = {.file = file, .number = number};
+    struct line l = {.file = file, .number = number, .cut = cut};
+    scan_hint(text, strlen(text));
     line_strip(text, c, &l, m);
     m->lines++;
     if (section_line(l.text, c)) {
@@ -379,6 +380,7 @@ struct splitter {
     char *buf; /* the beginning of a line that is not whole yet */
     size_t used;
     bool skipping; /* the rest of a line that was too long */
+    bool ended;    /* the text has; what there is of a line is its last */
     long number, cut;
 };
 
@@ -400,7 +402,7 @@ static void feed(struct model *m, struct context *c, const char *file, struct sp
             for (char *p = sp->buf; (p = memchr(p, 0, sp->used - (size_t)(p - sp->buf)));)
                 *p = ' ';
             sp->buf[sp->used] = 0;
-            one_line(m, c, file, ++sp->number, sp->buf);
+            one_line(m, c, file, ++sp->number, sp->buf, sp->ended);
             sp->used = 0;
             sp->skipping = false;
         }
@@ -424,11 +426,13 @@ void lines_read(struct model *m, const char *file, read_bytes more, void *from)
     size_t n;
     while ((n = more(from, chunk, CHUNK)) > 0)
         feed(m, &c, file, &sp, chunk, n);
+    sp.ended = true;
     if (sp.used)
         feed(m, &c, file, &sp, "\n", 1);
     for (size_t i = 0; readers[i]; i++)
         if (readers[i]->end)
             readers[i]->end(m, &c, file);
+    scan_hint(NULL, 0);
     if (sp.cut)
         model_note(m, "%s: %ld lines are longer than %d KB; what is beyond was not read", file, sp.cut, LINE_BYTES >> 10);
     free(sp.buf);

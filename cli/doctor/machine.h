@@ -27,6 +27,7 @@ struct machine {
     char *text;
     size_t text_bytes;
     int cards, gpus; /* RDMA cards and GPUs seen */
+    bool variables; /* --env: the variables that were read are told, too */
     char *hosts, *topologies; /* what --hosts gathered, and what --check-nccl reports, JSON; NULL = it was not asked for */
 };
 

@@ -165,9 +165,14 @@ struct fact fact_of(enum fact_kind kind)
 
 static uint64_t fact_hash(const struct fact *f)
 {
-    const void *const strings[] = {f->host, f->name, f->value, f->extra, f->more};
-    const int64_t numbers[] = {f->kind, f->rank, f->peer, f->dev, f->pid, f->a, f->b, f->c, f->d};
-    return hash_bytes(hash_bytes(0xcbf29ce484222325u, strings, sizeof strings), numbers, sizeof numbers);
+    const uint64_t words[] = {(uintptr_t)f->host, (uintptr_t)f->name, (uintptr_t)f->value, (uintptr_t)f->extra, (uintptr_t)f->more, (uint64_t)f->kind, (uint64_t)f->rank,
+                              (uint64_t)f->peer, (uint64_t)f->dev, (uint64_t)f->pid, (uint64_t)f->a, (uint64_t)f->b, (uint64_t)f->c, (uint64_t)f->d};
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    return h;
 }
 
 /* Strings are interned, "" aside, which any literal may be. */
@@ -183,6 +188,13 @@ static bool same_fact(const struct fact *f, const struct fact *g)
            same_string(f->value, g->value) && same_string(f->extra, g->extra) && same_string(f->more, g->more);
 }
 
+static void copy_text(char *to, const char *text)
+{
+    size_t n = strnlen(text, OWN_TEXT - 1);
+    memcpy(to, text, n);
+    to[n] = 0;
+}
+
 static void renew(struct model *m, struct fact *kept, const struct fact *f)
 {
     kept->x = f->x;
@@ -191,14 +203,14 @@ static void renew(struct model *m, struct fact *kept, const struct fact *f)
     kept->last_word = model_words(m, f->last_word);
     kept->file = f->file;
     kept->line = f->line;
-    snprintf((char *)kept->text, OWN_TEXT, "%s", f->text); /* its own copy, see own_text */
+    copy_text((char *)kept->text, f->text); /* its own copy, see own_text */
 }
 
 /* A text that lines alike will be written over, so it is nobody else's. */
 static const char *own_text(struct model *m, const char *text)
 {
     char *own = model_alloc(m, OWN_TEXT);
-    snprintf(own, OWN_TEXT, "%s", text);
+    copy_text(own, text);
     return own;
 }
 

@@ -5,6 +5,7 @@
 
 #include "output.h"
 #include "print.h"
+#include "variables.h"
 
 enum { WIDTH = 118 };
 
@@ -162,7 +163,7 @@ void print_checks(const struct machine *here)
     putchar('\n');
 }
 
-static void json_checks(const struct machine *here)
+static void json_checks(struct model *m, const struct machine *here)
 {
     for (int i = 0; i < here->count; i++) {
         const struct check *c = &here->checks[i];
@@ -182,12 +183,17 @@ static void json_checks(const struct machine *here)
         printf(" \"hosts\": %s,\n", here->hosts);
     if (here->topologies)
         printf(" \"topologies\": %s,\n", here->topologies);
+    if (here->variables) {
+        printf(" \"variables\": ");
+        variables_json(m, stdout);
+        printf(",\n");
+    }
 }
 
 void print_json(const struct judge *j, const struct machine *here)
 {
     printf("{\"version\": 1,\n");
-    json_checks(here);
+    json_checks(j->m, here);
     printf(" \"findings\": [");
     for (const struct finding *f = j->first; f; f = f->next) {
         fputs(f == j->first ? "\n" : ",\n", stdout);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* query.c - see query.h. */
 #include "query.h"
+#include "scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,7 @@ const char *ranks_verb(const struct ranks *r, const char *one, const char *sever
 
 static const char *capital(struct model *m, const char *s)
 {
-    bool word = strncmp(s, "rank", 4) == 0 || strncmp(s, "process", 7) == 0 || strncmp(s, "a rank", 6) == 0 || strncmp(s, "on ", 3) == 0; /* a host's name stays as it is */
+    bool word = strncmp(s, "rank", 4) == 0 || strncmp(s, "process", 7) == 0 || strncmp(s, "a rank", 6) == 0 || strncmp(s, "on ", 3) == 0 || strncmp(s, "task ", 5) == 0; /* a host's name stays as it is */
     return word ? model_say(m, "%c%s", s[0] - 'a' + 'A', s + 1) : s;
 }
 
@@ -218,7 +219,9 @@ const char *who_says(struct model *m, const struct fact *f)
 {
     int rank = f->rank != NOBODY ? f->rank : rank_of(m, f->host, f->pid, f->dev);
     const char *gpu = f->dev != NOBODY ? model_say(m, "GPU %d", f->dev) : "";
-    bool host = *f->host && !strstr(f->host, "rank ");
+    bool host = *f->host && !strstr(f->host, "rank ") && !begins(f->host, "task ");
+    if (begins(f->host, "task ") && rank == NOBODY && f->pid == NOBODY)
+        return model_say(m, "%s%s%s", f->host, f->dev != NOBODY ? ", GPU " : "", f->dev != NOBODY ? model_say(m, "%d", f->dev) : "");
     const char *place = model_say(m, "%s%s%s", gpu, host ? *gpu ? " on " : "on " : "", host ? f->host : "");
     if (rank != NOBODY)
         return *place ? model_say(m, "rank %d (%s)", rank, place) : model_say(m, "rank %d", rank);

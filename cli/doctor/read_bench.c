@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_bench.c - tables of nccl-tests and rccl-tests (and of `unisono perf`, which prints the same columns). */
+/* read_bench.c - tables of nccl-tests and rccl-tests (and of `unisono perf`, which prints the same columns), and of Gloo's benchmark. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,14 +49,54 @@ static bool row(struct model *m, const struct line *l)
     return true;
 }
 
+/* ---- Gloo's benchmark -------------------------------------------------------------------------------------------------------------------- */
+
+/* "elements min (us) p50 (us) p99 (us) max (us) avg (GB/s) samples", later "size (B) elements ... bandwidth (GB/s) iterations". */
+static bool gloo_header(struct model *m, struct context *c, const struct line *l, const char *s)
+{
+    struct span name;
+    int64_t speed;
+    if (has(s, "p50 (") && has(s, "p99 (") && has(s, "(GB/s)")) {
+        c->bench_columns = has(s, "size (B)") ? 8 : 7;
+        return true;
+    }
+    if (!scan(s, "tcp,%*iface=%w", &name) || !scan(s, "speed=%d,", &speed))
+        return false;
+    struct fact f = fact_at(l, F_GLOO_DEVICE);
+    f.name = span_words(m, name);
+    f.a = speed;
+    return fact_add(m, f);
+}
+
+/* Numbers alone: bytes, elements (of four bytes), four times, GiB a second, how often. */
+static bool gloo_row(struct model *m, struct context *c, const struct line *l, const char *s)
+{
+    double v[8];
+    int n = 0;
+    for (char *end; *s && n < 8; s = skip_blanks(end)) {
+        v[n++] = strtod(s, &end);
+        if (end == s)
+            return false;
+    }
+    if (*s || n != c->bench_columns)
+        return false;
+    struct fact f = fact_at(l, F_GLOO_BENCH);
+    f.a = whole(n == 8 ? v[0] : v[0] * 4);
+    f.x = v[n - 2] * 1.073741824;
+    f.b = whole(v[n - 2] * 1e6); /* rows of one size that differ are two */
+    return fact_add(m, f);
+}
+
 static bool read_line(struct model *m, struct context *c, const struct line *l)
 {
     const char *s = skip_blanks(l->text);
     int64_t v, dev;
     double average;
     struct span host, bus;
+    if (*s != '#' && !isdigit((unsigned char)*s))
+        return has(s, "tcp,") || has(s, "p50 (") ? gloo_header(m, c, l, s) : false;
     if (*s != '#')
-        return isdigit((unsigned char)*s) && row(m, l);
+        return (c->bench_columns && gloo_row(m, c, l, s)) || row(m, l);
     if (scan(s, "# Out of bounds values : %d", &v)) {
         struct fact f = fact_at(l, F_BENCH_END);
         f.a = v;

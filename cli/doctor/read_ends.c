@@ -81,7 +81,7 @@ static bool traceback(struct model *m, struct context *c, const struct line *l)
 static void exception(struct model *m, struct context *c, const struct line *l)
 {
     const char *s = skip_blanks(l->text);
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+    size_t n = name_bytes(s, "_.");
     if (n < 5 || s[n] != ':' || !(memmem(s, n, "Error", 5) || memmem(s, n, "Exception", 9)) || memmem(s, n, "nccl", 4))
         return;
     unsigned slot = (unsigned)(l->rank < 0 ? TRACES - 1 : l->rank % (TRACES - 1));
@@ -186,6 +186,14 @@ static bool launcher_said(struct model *m, const struct line *l)
         f.value = "cgroup";
         model_add(m, &f);
         return true;
+    }
+    if (has(s, "killed due to memory pressure")) {
+        struct span ip;
+        struct fact f = fact_at(l, F_KILLED);
+        f.pid = f.rank = NOBODY;
+        f.value = "Ray";
+        f.host = scan(s, "IP: %w", &ip) ? span_words(m, ip) : f.host;
+        return fact_add(m, f);
     }
     if (!has(s, "xit") && !begins(s, "srun:"))
         return false;

@@ -228,6 +228,8 @@ static bool affinity(struct model *m, const struct nccl_line *n)
     struct span mask;
     if (!scan(n->msg, "Setting affinity for GPU %d to %w", &gpu, &mask))
         return false;
+    if (n->line->cut)
+        return true;
     struct fact f = nccl_fact(n, F_AFFINITY);
     f.dev = (int)gpu;
     f.name = model_string(m, mask.p, mask.n);
@@ -261,12 +263,17 @@ static bool state(struct model *m, const struct nccl_line *n)
 {
     struct span word;
     struct fact f;
+    int64_t model;
     if (scan(n->msg, "Using network %w", &word)) {
         f = nccl_fact(n, F_NETWORK);
         f.name = model_string(m, word.p, word.n);
     } else if (begins(n->msg, "NUMA auto balancing enabled")) {
         f = nccl_fact(n, F_NUMA_BALANCE);
         f.pid = f.dev = NOBODY;
+    } else if (scan(n->msg, "lack of support for odd-number of nodes for model index %d", &model)) {
+        f = nccl_fact(n, F_ODD_HOSTS);
+        f.pid = f.dev = NOBODY;
+        f.a = model;
     } else if (scan(n->msg, "Missing \"%t\"", &word)) {
         f = nccl_fact(n, F_IOMMU_WARNED);
         f.pid = f.dev = NOBODY;

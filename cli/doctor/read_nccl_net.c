@@ -72,7 +72,7 @@ static bool chosen(struct model *m, const struct nccl_line *n)
         struct fact f = nccl_fact(n, F_GDR_STATE);
         f.pid = NOBODY;
         f.dev = NOBODY;
-        f.a = has(n->msg, "Enabled");
+        f.a = has(n->msg, "nabled") && !has(n->msg, "not enabled");
         f.name = scan(n->msg, "'%t'", &name) ? span_words(m, name) : "";
         f.value = has(n->msg, "distance") ? "distance" : has(n->msg, "memory_peers") ? "module" : "";
         return fact_add(m, f);

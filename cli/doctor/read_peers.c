@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read_peers.c - Gloo, UCX, libfabric, Horovod, MPI and Ray: lines that name an address, a size or who is missing. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,22 +98,69 @@ static bool gloo_meets(struct model *m, const struct line *l, const char *s)
 
 /* ---- others --------------------------------------------------------------------------------------------------------------------- */
 
+/* Horovod: "NAME [missing ranks: 1, 3]", before 0.14 "NAME [ready ranks: 5, 1]"; several may stand on a line. */
+static bool stalled_tensors(struct model *m, const struct line *l, const char *s)
+{
+    static const struct { const char *open; bool ready; } lists[] = {{"[missing ranks: ", false}, {"[ready ranks: ", true}};
+    bool any = false;
+    struct span ranks;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const char *at = s; (at = strstr(at, lists[i].open)) && scan(at + strlen(lists[i].open), "%t]", &ranks); at = ranks.p) {
+            const char *end = at, *from;
+            while (end > s && end[-1] == ' ')
+                end--;
+            for (from = end; from > s && !strchr(" ,", from[-1]);)
+                from--;
+            struct fact f = fact_at(l, F_STALLED_OPS);
+            f.name = model_string(m, from, (size_t)(end - from));
+            f.rank = f.peer = NOBODY;
+            if (lists[i].ready)
+                f.extra = span_words(m, ranks);
+            else
+                f.value = span_words(m, ranks);
+            model_add(m, &f);
+            any = true;
+        }
+    return any;
+}
+
+/* From 0.16 on: "Stalled ranks:", then a line a rank: "2: [NAME, NAME ...]"; its number may have been taken for a launcher's. */
+static bool stalled_rank(struct model *m, struct context *c, const struct line *l, const char *s)
+{
+    enum { RANKS = 4096 };
+    int64_t rank = l->task;
+    if (has(s, "Stalled ranks:")) {
+        c->stalled_line = l->number;
+        return true;
+    }
+    if (!c->stalled_line || l->number > c->stalled_line + RANKS)
+        return false;
+    const char *list = s;
+    if (isdigit((unsigned char)*s)) {
+        rank = strtol(s, NULL, 10);
+        list += strspn(s, "0123456789! :");
+    }
+    if (*list != '[' || rank == NOBODY || !strchr(list, ']')) {
+        c->stalled_line = 0;
+        return false;
+    }
+    for (const char *p = list + 1; *p && *p != ']'; p += strspn(p, ", ")) {
+        size_t n = strcspn(p, ", ]");
+        struct fact f = fact_at(l, F_STALLED_OPS);
+        f.rank = f.peer = NOBODY;
+        f.name = model_string(m, p, n);
+        f.value = model_say(m, "%d", (int)rank);
+        if (n && !begins(p, "..."))
+            model_add(m, &f);
+        p += n;
+    }
+    return true;
+}
+
 static bool others(struct model *m, const struct line *l, const char *s)
 {
-    struct span name, ranks;
+    struct span name;
     struct fact f;
-    const char *missing = strstr(s, "[missing ranks: ");
-    if (missing && scan(missing, "[missing ranks: %t]", &ranks)) {
-        const char *end = missing, *from;
-        while (end > s && end[-1] == ' ')
-            end--;
-        for (from = end; from > s && from[-1] != ' ';)
-            from--;
-        f = fact_at(l, F_STALLED_OPS);
-        f.name = model_string(m, from, (size_t)(end - from));
-        f.value = span_words(m, ranks);
-        return fact_add(m, f);
-    }
     if (has(s, "UCX ") && has(s, "ERROR")) {
         const char *words = strstr(s, "ERROR");
         f = fact_at(l, F_UCX);
@@ -169,6 +217,19 @@ static bool binding(struct model *m, const struct line *l, const char *s)
     return fact_add(m, f);
 }
 
+/* "zmq.error.ZMQError: Address already in use (addr='tcp://10.0.0.4:41234')" */
+static bool port_taken(struct model *m, const struct line *l, const char *s)
+{
+    struct span host;
+    int64_t port;
+    if (!scan(s, "tcp://%t:%d", &host, &port))
+        return false;
+    struct fact f = fact_at(l, F_PORT_TAKEN);
+    f.a = port;
+    f.name = "ZeroMQ";
+    return fact_add(m, f);
+}
+
 /* Open MPI's two texts, of several lines each, and what vLLM says of nodes. */
 static bool launchers(struct model *m, const struct line *l, const char *s)
 {
@@ -185,6 +246,11 @@ static bool launchers(struct model *m, const struct line *l, const char *s)
         f.a = scan(s, "satisfy the %d", &a) ? a : 0;
         return fact_add(m, f);
     }
+    if (has(s, "More processors requested than permitted") || has(s, "Requested node configuration is not available")) {
+        f = fact_at(l, F_NO_SLOTS);
+        f.value = "Slurm";
+        return fact_add(m, f);
+    }
     if (has(s, "should have a unique IP address") && scan(s, "Got %d nodes", &a) && scan(s, "and %d unique IP", &b)) {
         f = fact_at(l, F_ONE_ADDRESS);
         f.a = a;
@@ -199,7 +265,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     const char *s = l->text;
     if ((has(s, "ss_family") || has(s, "NOT connected to") || has(s, "willRetry")) && gloo_meets(m, l, s))
         return true;
-    if ((has(s, "MPI") || has(s, "Source IP") || has(s, "slots available") || has(s, "unique IP")) && launchers(m, l, s))
+    if ((has(s, "MPI") || has(s, "Source IP") || has(s, "slots available") || has(s, "requested than permitted") || has(s, "Requested node config") || has(s, "unique IP")) && launchers(m, l, s))
         return true;
     if ((has(s, "[") && (gloo_connection(m, l, s))) || (has(s, "loo") && gloo_setup(m, l, s)) || (has(s, "Unable to ") && gloo_setup(m, l, s)))
         return true;
@@ -207,7 +273,13 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
         return true;
     if (has(s, "libfabric:") && libfabric(m, l, s))
         return true;
-    return (has(s, "missing ranks") || has(s, "UCX ")) ? others(m, l, s) : has(s, " bound to ") && binding(m, l, s);
+    if ((has(s, "missing ranks:") || has(s, "ready ranks:")) && stalled_tensors(m, l, s))
+        return true;
+    if ((c->stalled_line || has(s, "Stalled ranks:")) && stalled_rank(m, c, l, s))
+        return true;
+    if (has(s, "tcp://") && has(s, "Address already in use") && port_taken(m, l, s))
+        return true;
+    return has(s, "UCX ") ? others(m, l, s) : has(s, " bound to ") && binding(m, l, s);
 }
 
 const struct reader reader_peers = {.name = "output of Gloo, UCX or MPI", .line = read_line};

@@ -146,15 +146,28 @@ static bool store(struct model *m, const struct torch_line *t)
         model_add(m, &f);
         return true;
     }
+    int64_t code;
+    struct span name, why;
+    if (scan(t->msg, "network addresses of (%t, %d) cannot be retrieved (gai error: %d - %t)", &name, &port, &code, &why)) {
+        struct fact f = torch_fact(t, F_CONNECT);
+        f.value = model_string(m, name.p, name.n);
+        f.a = port;
+        f.name = model_string(m, why.p, why.n);
+        f.extra = "name";
+        f.more = "store";
+        model_add(m, &f);
+        return true;
+    }
     if (has(t->msg, "client socket") && (has(t->msg, "timed out after") || has(t->msg, "failed to connect"))) {
-        struct span host;
+        struct span host, words;
+        int64_t number;
         struct fact f = torch_fact(t, F_CONNECT);
         f.value = scan(t->msg, "connect to %*(%t, %d)", &host, &port) || scan(t->msg, "to [%t]:%d", &host, &port) || scan(t->msg, "to %t:%d", &host, &port)
                       ? model_string(m, host.p, host.n) : "";
         f.a = *f.value ? port : 0;
-        f.name = has(t->msg, "refused") ? "Connection refused" : "timed out";
+        f.name = scan(t->msg, "(errno: %d - %t)", &number, &words) ? model_string(m, words.p, words.n) : has(t->msg, "refused") ? "Connection refused" : "timed out";
         f.extra = "connect";
-        f.b = 1;
+        f.b = has(t->msg, "timed out after") || has(t->msg, "any network address"); /* else it tries again, as it does until the store is there */
         f.more = "store";
         model_add(m, &f);
         return true;

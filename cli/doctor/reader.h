@@ -23,6 +23,7 @@ struct line {
     int task;          /* number that a launcher put in front, which need not be the rank */
     int64_t pid;
     double time_s;
+    bool cut; /* the text ends in it without a line end, so its last word may be a part of one */
 };
 
 /* What readers of lines remember from one line of a file to the next; each has its own part (see the files). Zeroed at each file. */
@@ -31,6 +32,8 @@ struct context {
     int section_rank;
     char rccl[48]; /* version in RCCL's header, whose next lines name the host */
     long rccl_line;
+    long stalled_line; /* where Horovod's list of stalled ranks begins; 0 = nowhere */
+    int bench_columns; /* of the table of Gloo's benchmark that was begun; 0 = none */
     struct matrix_state *matrix;
     struct shell_state *shell;
     struct system_state *system;

@@ -61,6 +61,9 @@ void remedy_made(struct finding *f, const char *text);
 /* s as a word of a command; in_quotes: it stands between quotes of the command already. */
 const char *shell_word(struct model *m, const char *s, bool in_quotes);
 
+/* A GPU call that failed over shared memory: rules_machine.c knows it, rules_dead.c leaves it alone. */
+bool is_of_shared_memory(const struct fact *gpu_failure);
+
 /* Run every rule, fold consequences, put the first cause first. */
 void judge_all(struct judge *j, struct model *m);
 

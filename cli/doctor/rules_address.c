@@ -20,11 +20,18 @@ static bool is_docker(const struct fact *f)
 
 /* ---- two hosts offer one address ------------------------------------------------------------------------------------------------------ */
 
+/* A text may begin in the middle of a line, so the host of its first is perhaps the end of the other's name. */
+static bool is_torn(const struct fact *first, const struct fact *other)
+{
+    size_t n = strlen(first->host), whole_bytes = strlen(other->host);
+    return first->line == 1 && n < whole_bytes && strcmp(other->host + whole_bytes - n, first->host) == 0;
+}
+
 void rule_same_address(struct judge *j)
 {
     EACH_FACT(j->m, F_BOOTSTRAP, a)
         EACH_FACT(j->m, F_BOOTSTRAP, b) {
-            if (a->order >= b->order || !same_text(a->value, b->value) || !*a->host || !*b->host || same_text(a->host, b->host) || begins(a->value, "fe80"))
+            if (a->order >= b->order || !same_text(a->value, b->value) || !*a->host || !*b->host || same_text(a->host, b->host) || begins(a->value, "fe80") || is_torn(a, b) || is_torn(b, a))
                 continue;
             bool loop = is_loopback(a->value);
             struct finding *f = find(j, CAUSE, 0.9, "%s and %s both offer %s (%s), an address that is private to each of them", a->host, b->host, a->value,
@@ -184,6 +191,19 @@ static const struct fact *offered_by_dead_bridge(const struct model *m, const ch
     return NULL;
 }
 
+/* What the tries said before one gave up: that only says how long it took. */
+static const char *why_not(const struct model *m, const struct fact *given_up)
+{
+    const char *name = NULL;
+    EACH_FACT(m, F_CONNECT, k) {
+        if (same_text(k->extra, "name") && same_text(k->value, given_up->value)) /* one family may have no address, and the other one */
+            name = k->name;
+        else if (!k->b && k->a == given_up->a && same_text(k->more, given_up->more) && *k->name && !has(k->name, "timed out"))
+            return k->name;
+    }
+    return name ? name : given_up->name;
+}
+
 void rule_not_reached(struct judge *j)
 {
     const struct fact *c = NULL;
@@ -192,7 +212,9 @@ void rule_not_reached(struct judge *j)
             c = k;
     if (!c || !c->b)
         return;
-    bool no_route = has(c->name, "No route"), refused = has(c->name, "refused"), unreachable = has(c->name, "unreachable");
+    const char *why = why_not(j->m, c);
+    bool no_route = has(why, "No route"), refused = has(why, "refused"), unreachable = has(why, "unreachable");
+    bool unknown = has(why, "not known") || has(why, "name resolution") || has(why, "No address");
     const struct fact *ok = reached(j->m, c->value), *wall = first_of(j->m, F_FIREWALL);
     bool walled = wall && !port_let_in(j->m, c->a);
     const struct fact *bridge = offered_by_dead_bridge(j->m, c->value);
@@ -201,12 +223,16 @@ void rule_not_reached(struct judge *j)
         f = find(j, CAUSE - 5, walled || ok ? 0.9 : 0.65, "%s rejects port %lld: a firewall%s", c->value, (long long)c->a, ok ? model_say(j->m, ", for its port %lld is reached", (long long)ok->a) : "");
     else if (refused)
         f = find(j, SYMPTOM + 10, 0.55, "Nobody listens at %s port %lld: the process there is gone, or that address is not its own", c->value, (long long)c->a);
+    else if (unknown)
+        f = find(j, LIKELY + 4, 0.85, "The name %s has no address there: %s", c->value, why);
     else
-        f = find(j, LIKELY, 0.6, "%s port %lld is not reached: %s", c->value, (long long)c->a, c->name);
+        f = find(j, LIKELY, 0.6, "%s port %lld is not reached: %s", c->value, (long long)c->a, why);
     if (no_route || walled)
-        explain(j, f, "'%s' for a TCP connection is what a firewall's reject says (an ICMP answer); data connections use ephemeral ports, so an open master port is not enough.", c->name);
+        explain(j, f, "'%s' for a TCP connection is what a firewall's reject says (an ICMP answer); data connections use ephemeral ports, so an open master port is not enough.", why);
     else if (unreachable)
         explain(j, f, "This host has no route to that network.");
+    else if (unknown)
+        explain(j, f, "Nobody was asked for a connection, since it is not known where: a service or host that is not there yet (or has another name, or name space), or the resolver of that container.");
     else if (!refused)
         explain(j, f, "No answer at all: packets are dropped on the way (a firewall, a security group, another VLAN), or the host is down.");
     if (bridge)
@@ -215,7 +241,9 @@ void rule_not_reached(struct judge *j)
     evidence(f, ok);
     evidence(f, wall);
     evidence(f, bridge);
-    if (is_store_port(j->m, c))
+    if (unknown)
+        remedy(j, f, "where it failed: `getent ahosts %s`; Kubernetes: `kubectl get svc,endpoints`, and MASTER_ADDR with its name space: NAME.NAMESPACE.svc", c->value);
+    else if (is_store_port(j->m, c))
         remedy(j, f, "it is the store's port: is rank 0 running on %s, and does MASTER_ADDR name an address of it? There: `ss -ltnp | grep :%lld`, `ip -br addr`", c->value, (long long)c->a);
     remedy(j, f, "let the hosts of the job reach each other on all ports (`firewall-cmd --zone=trusted --add-source=SUBNET`, or a security group), or narrow the range, and open that: `sudo sysctl -w net.ipv4.ip_local_port_range=\"50000 60999\"`");
     remedy(j, f, "try the very port: on %s: `nc -l %lld`; here: `nc -zv %s %lld`", c->value, (long long)c->a, c->value, (long long)c->a);

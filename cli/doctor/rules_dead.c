@@ -40,7 +40,7 @@ void rule_killed_for_memory(struct judge *j)
         if (f->pid == k->pid && same_text(f->value, "cgroup"))
             cgroup = f->value;
     const char *process = k->pid == NOBODY ? "a process of the job" : model_say(j->m, "process %lld", (long long)k->pid);
-    struct finding *f = find(j, CAUSE + 10, 0.95, "The kernel killed %s%s%s%s%s because memory ran out", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
+    struct finding *f = find(j, CAUSE + 10, 0.95, "%s killed %s%s%s%s%s because memory ran out", same_text(k->value, "Ray") ? "Ray" : "The kernel", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
                              *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
     explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
     evidence_all(j, f, F_KILLED);
@@ -74,10 +74,16 @@ static bool is_memory(const char *words)
     return has_nocase(words, "out of memory") || has(words, "hipErrorOutOfMemory");
 }
 
+/* The library registers a segment of /dev/shm with the GPU; what cannot be backed is an invalid argument. */
+bool is_of_shared_memory(const struct fact *g)
+{
+    return has(g->extra, "shm") && has(g->name, "invalid argument");
+}
+
 void rule_gpu_call_failed(struct judge *j)
 {
     EACH_FACT(j->m, F_GPU_FAILURE, g) {
-        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources")) /* other rules know these */
+        if (has(g->name, "not yet initialized") || has(g->name, "system not ready") || has(g->name, "peer mapping resources") || has(g->name, "peer access is not supported") || has(g->name, "device ordinal") || is_of_shared_memory(g)) /* other rules know these */
             continue;
         bool memory = is_memory(g->name);
         struct finding *f = find(j, CAUSE, memory ? 0.9 : 0.7, "%s failed: %s", Who_says(j->m, g),

@@ -248,8 +248,9 @@ void rule_devices_differ(struct judge *j)
     if (!missing.n && gone)
         names_add(j->m, &missing, gone->name);
     const char *who = gone && *gone->host ? gone->host : less ? less : "A rank";
-    struct finding *f = find(j, CAUSE, gone || counts ? 0.9 : 0.7, "%s has %s%s%s", who, missing.n ? model_say(j->m, "no %s", names_say(j->m, &missing)) : "fewer network cards",
-                             more ? model_say(j->m, ", which %s uses", more) : " than others", counts && counts->c ? ", and NCCL_IGNORE_NET_MISMATCH hides it" : "");
+    bool one = gone && !more && !counts; /* of the others nothing is known */
+    struct finding *f = find(j, one ? CAUSE - 15 : CAUSE, gone || counts ? one ? 0.8 : 0.9 : 0.7, "%s has %s%s%s", who, missing.n ? model_say(j->m, "no %s", names_say(j->m, &missing)) : "fewer network cards",
+                             more ? model_say(j->m, ", which %s uses", more) : one ? ": it cannot be opened" : missing.n ? ", which others have" : " than others", counts && counts->c ? ", and NCCL_IGNORE_NET_MISMATCH hides it" : "");
     if (gone)
         explain(j, f, "%s could not be opened there: the container or cgroup was not given the device.", gone->name);
     explain(j, f, "A channel that one side puts on a card which the other side does not have is not connected: the first operation over it hangs.");

@@ -376,17 +376,15 @@ void rule_dump_missing(struct judge *j)
 
 void rule_barrier_missed(struct judge *j)
 {
-    const struct fact *b = first_of(j->m, F_BARRIER_MISS), *s = first_of(j->m, F_STALLED_OPS);
-    if (!b && !s)
-        return;
+    const struct fact *b = first_of(j->m, F_BARRIER_MISS);
     struct ranks missing = {0};
-    const struct fact *w = b ? b : s;
-    ranks_add_list(j->m, &missing, b ? b->name : s->value);
+    if (b)
+        ranks_add_list(j->m, &missing, b->name);
     if (!missing.n)
         return;
-    struct finding *f = find(j, LIKELY + 5, 0.85, "%s did not come to %s", Ranks_say(j->m, &missing), b ? "a monitored barrier" : model_say(j->m, "the reduction of %s", s->name));
-    explain(j, f, b ? "All others were there%s." : "All others had submitted it%s.", b && b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
-    evidence(f, w);
+    struct finding *f = find(j, LIKELY + 5, 0.85, "%s did not come to a monitored barrier", Ranks_say(j->m, &missing));
+    explain(j, f, "All others were there%s.", b->a ? model_say(j->m, " for %lld s", (long long)b->a / 1000) : "");
+    evidence(f, b);
     tell_busy(j, f, &missing);
     remedy(j, f, "look at what %s doing: `py-spy dump --pid PID`; a branch that only some ranks take, or uneven input", missing.n == 1 ? "it is" : "they are");
 }
@@ -473,4 +471,61 @@ void rule_stalled_in_flight(struct judge *j)
         remedy(j, f, "run it on halves of the hosts until it fails on two, which have the path: `mpirun --host HOST,HOST -np 2 ./build/all_reduce_perf -b 1M -e 1G -f 2 -g 1`");
         return;
     }
+}
+
+/* ---- when nothing nearer is found -------------------------------------------------------------------------------------------------------- */
+
+static bool anything_found(const struct judge *j)
+{
+    for (const struct finding *f = j->first; f; f = f->next)
+        if (f->weight >= SYMPTOM && f->rule != j->rule->name)
+            return true;
+    return false;
+}
+
+/* Watchdogs of one group that stand in different operations: whoever is at the lower has not come to the higher. */
+void rule_apart(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    for (const struct group *g = s->groups; g && !anything_found(j); g = g->next) {
+        const struct wait *low = NULL, *high = NULL;
+        struct ranks behind = {0}, ahead = {0};
+        for (int i = g->from; i < g->to; i++) {
+            const struct wait *w = &s->waits[i];
+            if (w->p2p || w->fact->kind != F_WATCHDOG)
+                continue;
+            low = !low || w->number < low->number ? w : low;
+            high = !high || w->number > high->number ? w : high;
+        }
+        if (!low || low->number == high->number || low->rank == high->rank)
+            continue;
+        for (int i = g->from; i < g->to; i++)
+            if (!s->waits[i].p2p)
+                ranks_add(j->m, s->waits[i].number == low->number ? &behind : &ahead, s->waits[i].rank);
+        struct finding *f = find(j, SYMPTOM + 6, 0.6, "%s %s in %s, and %s %s on already, in %s", Ranks_say(j->m, &behind), ranks_verb(&behind, "stands", "stand"), operation_says(j, low), ranks_say(j->m, &ahead), ranks_verb(&ahead, "is", "are"), operation_says(j, high));
+        explain(j, f, "Who only gives something in that operation (the root of a broadcast) may leave it before the others: then what it gave did not arrive. Else the two have counted differently, so one of them made a call that the other did not.");
+        evidence(f, low->fact);
+        evidence(f, high->fact);
+        remedy(j, f, "the path between the two: `sudo dmesg -T | grep -iE 'xid|mlx5|link|aer'` on both hosts; the calls: run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, which compares each before it is made");
+    }
+}
+
+/* Somebody waited in vain, and the input does not say for whom. */
+void rule_timed_out(struct judge *j)
+{
+    const struct scene *s = scene_of(j);
+    const struct wait *one = NULL;
+    struct ranks waiting = {0};
+    for (int i = 0; i < s->wait_count; i++)
+        if (s->waits[i].fact->kind == F_WATCHDOG) {
+            one = one ? one : &s->waits[i];
+            if (same_text(s->waits[i].group->name, one->group->name) && s->waits[i].number == one->number)
+                ranks_add(j->m, &waiting, s->waits[i].rank);
+        }
+    if (!one || anything_found(j))
+        return;
+    struct finding *f = find(j, SYMPTOM, 0.4, "%s waited in %s until the time-out, and nothing here says for whom", Ranks_say(j->m, &waiting), operation_says(j, one));
+    explain(j, f, "A rank that says nothing is the one to look at: it did not come, it ended, or what it sends does not arrive.");
+    evidence(f, one->fact);
+    remedy(j, f, "give the logs of all ranks at once, and flight-recorder dumps: `export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1`; while it stands: `py-spy dump --pid PID` on the ranks that print nothing");
 }

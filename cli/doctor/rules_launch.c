@@ -148,9 +148,15 @@ void rule_port_taken(struct judge *j)
     if (!p)
         return;
     struct finding *f = find(j, LIKELY - 5, 0.7, "Port %lld is taken%s%s: another job or a process left behind holds it, or two launchers of this job run on one host", (long long)p->a, *p->host ? " on " : "", p->host);
-    explain(j, f, "The store of rank 0 cannot listen, so nobody can join.");
+    if (*p->name)
+        explain(j, f, "%s cannot listen there, so a process of the program (an engine, a worker) ends before it has begun; what the store reports then is that this one is gone.", p->name);
+    else
+        explain(j, f, "The store of rank 0 cannot listen, so nobody can join.");
     evidence(f, p);
-    remedy(j, f, "`ss -ltnp 'sport = :%lld'` says who holds it; end that, or choose another MASTER_PORT (0 with --rdzv_backend c10d takes a free one)", (long long)p->a);
+    if (*p->name)
+        remedy(j, f, "`ss -ltnp 'sport = :%lld'` says who holds it; end that, or let the program choose another port", (long long)p->a);
+    else
+        remedy(j, f, "`ss -ltnp 'sport = :%lld'` says who holds it; end that, or choose another MASTER_PORT (0 with --rdzv_backend c10d takes a free one)", (long long)p->a);
     remedy(j, f, "if it is the same with every port: count the launchers on a node: `pgrep -fc torchrun`");
 }
 

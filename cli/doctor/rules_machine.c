@@ -56,6 +56,17 @@ void rule_iommu(struct judge *j)
     remedy(j, f, "`sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub` (Red Hat: `sudo grubby --update-kernel=ALL --args=iommu=pt`; older AMD hosts: amd_iommu=on, too), then a reboot; `cat /proc/cmdline` shows it");
 }
 
+/* CUDA's word, where the library went by what the driver or a variable promised. */
+static void tell_refused_call(struct judge *j, const struct fact *call)
+{
+    const struct fact *level = setting_of(j->m, "NCCL_P2P_LEVEL");
+    struct finding *f = find(j, CAUSE + 2, 0.85, "%s has no peer access to another GPU of its host, and the library counted on it", Who_says(j->m, call));
+    explain(j, f, "%s", level ? model_say(j->m, "NCCL_P2P_LEVEL=%s asks for it over paths where the driver does not give it.", level->value) : "Consumer cards, virtual GPUs and some virtual machines do not give it, and not every driver says so beforehand.");
+    evidence(f, call);
+    evidence(f, level);
+    remedy(j, f, "`unset NCCL_P2P_LEVEL`; or without it: `export NCCL_P2P_DISABLE=1`; which pairs have it: `nvidia-smi topo -p2p r`");
+}
+
 /* nvidia-smi topo -p2p r, and CUDA when a GPU has too many peers. */
 void rule_peer_refused(struct judge *j)
 {
@@ -71,7 +82,12 @@ void rule_peer_refused(struct judge *j)
                 refused++;
             }
     EACH_FACT(j->m, F_GPU_FAILURE, g)
-        full = has(g->name, "peer mapping resources exhausted") ? g : full;
+        if (has(g->name, "peer access is not supported")) {
+            tell_refused_call(j, g);
+            return;
+        } else {
+            full = has(g->name, "peer mapping resources exhausted") ? g : full;
+        }
     if (full) {
         struct finding *f = find(j, CAUSE + 2, 0.85, "%s cannot map one more peer: a GPU takes eight at most without NVLink", Who_says(j->m, full));
         explain(j, f, "With more GPUs in one host each process would map all others; the driver refuses the ninth, and the communicator is not made.");
@@ -202,28 +218,34 @@ static bool shm_differs(struct judge *j, const struct fact **one, const struct f
 
 void rule_shared_memory(struct judge *j)
 {
-    const struct fact *s = first_of(j->m, F_SHM), *one = NULL, *other = NULL, *small = NULL, *loader = NULL;
+    const struct fact *s = first_of(j->m, F_SHM), *one = NULL, *other = NULL, *small = NULL, *loader = NULL, *call = NULL;
     EACH_FACT(j->m, F_EXCEPTION, e)
         if (has(e->value, "DataLoader worker") && (has(e->value, "Bus error") || has(e->value, "shared memory")))
             loader = loader ? loader : e;
+    EACH_FACT(j->m, F_GPU_FAILURE, g)
+        call = !call && is_of_shared_memory(g) ? g : call;
     bool differ = shm_differs(j, &one, &other);
     EACH_FACT(j->m, F_DISK, d)
         if (same_text(d->name, "/dev/shm") && (d->a <= 65536 || d->b < 16384))
             small = d;
-    if (!s && !loader && !(differ && fact_seen(j->m, F_BOOT_ID)) && !(small && job_seen(j->m)))
+    if (!s && !loader && !call && !(differ && fact_seen(j->m, F_BOOT_ID)) && !(small && job_seen(j->m)))
         return;
     bool apart = differ || (s && s->b == 2);
+    const char *where = s ? s->host : call ? call->host : "";
     struct finding *f;
     if (apart)
         f = find(j, CAUSE, differ ? 0.9 : 0.75, "Ranks of one machine see different /dev/shm: they are in containers that do not share it");
     else
-        f = find(j, CAUSE, s || loader ? 0.9 : 0.6, "%s/dev/shm is full or too small%s%s%s", loader ? model_say(j->m, "A data-loader worker%s died of it: ", loader->rank != NOBODY ? model_say(j->m, " of rank %d", loader->rank) : "") : "", s && *s->host ? " on " : "", s ? s->host : "", small ? model_say(j->m, " (%lld MB)", (long long)small->a / 1024) : "");
+        f = find(j, CAUSE, s || loader ? 0.9 : call && !small ? 0.55 : 0.65, "%s/dev/shm is full or too small%s%s%s", loader ? model_say(j->m, "A data-loader worker%s died of it: ", loader->rank != NOBODY ? model_say(j->m, " of rank %d", loader->rank) : "") : "", *where ? " on " : "", where, small ? model_say(j->m, " (%lld MB)", (long long)small->a / 1024) : "");
     if (apart)
         explain(j, f, "The library takes them for one host (the boot id is the same) and hands one rank the name of a segment that is not there for the other: share the IPC namespace (--ipc=host).");
     else
         explain(j, f, "Docker gives a container 64 MB unless told otherwise; the library needs about %s for each pair of ranks that talk through host memory, and data loaders keep their batches there.", s && s->a ? bytes_say(j->m, s->a) : "ten MB");
+    if (call && !apart)
+        explain(j, f, "Here registering a segment with the GPU failed (%s), which a segment that cannot be backed does; segments that earlier runs left take room, too.", call->name);
     evidence(f, s);
     evidence(f, loader);
+    evidence(f, call);
     evidence(f, one);
     evidence(f, other);
     evidence(f, small);
@@ -233,6 +255,7 @@ void rule_shared_memory(struct judge *j)
         remedy(j, f, "or keep the library from it, then the network is used: `export NCCL_SHM_DISABLE=1 NCCL_HOSTID=$(hostname)`, with another NCCL_HOSTID in each container");
     } else {
         remedy(j, f, "`docker run --shm-size=8g ...` or `docker run --ipc=host ...`; Kubernetes: an emptyDir of medium Memory at /dev/shm; on the host itself: `sudo mount -o remount,size=16G /dev/shm`");
+        remedy(j, f, "what is left of earlier runs: `ls -l /dev/shm/nccl-*`, and `lsof /dev/shm` for who still has one open");
     }
 }
 
@@ -252,7 +275,7 @@ void rule_limits(struct judge *j)
 {
     const struct fact *refused = NULL, *low = NULL, *high = NULL, *files = NULL;
     EACH_FACT(j->m, F_REGISTER, r)
-        if (has(r->value, "Cannot allocate memory") || !*r->value)
+        if (has(r->value, "Cannot allocate memory") || (!*r->value && !has(r->name, "open_device")))
             refused = refused ? refused : r;
     EACH_FACT(j->m, F_LIMIT, l) {
         if (same_text(l->name, "memlock") && l->a >= 0 && l->a < 1 << 20)

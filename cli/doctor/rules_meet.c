@@ -165,6 +165,13 @@ void rule_no_slots(struct judge *j)
     const struct fact *n = first_of(j->m, F_NO_SLOTS);
     if (!n)
         return;
+    if (*n->value) {
+        struct finding *f = find(j, CAUSE, 0.9, "%s has not what the job asks for: %s", n->value, has(n->text, "node configuration") ? "no node of the partition is like that" : "more tasks or processors than were allocated");
+        explain(j, f, "A step may ask for no more than its job was given: tasks times processors of a task, GPUs a node, hyperthreads counted or not.");
+        evidence(f, n);
+        remedy(j, f, "what there is: `sinfo -N -o '%%N %%c %%m %%G'`; what the job was given: `scontrol show job $SLURM_JOB_ID | grep -E 'NumTasks|TRES|CPUs/Task'`; then fit `#SBATCH --ntasks-per-node=1 --cpus-per-task=64 --gpus-per-node=8` to it");
+        return;
+    }
     struct finding *f = find(j, CAUSE, 0.95, "mpirun has no room for %s%s", n->a ? model_say(j->m, "%lld", (long long)n->a) : "the", n->a ? " ranks" : " ranks that were asked for");
     explain(j, f, "Slots are what the list of hosts or the batch system gives, else the cores of each host (not its hardware threads, and not its GPUs).");
     evidence(f, n);

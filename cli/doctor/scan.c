@@ -8,14 +8,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool begins(const char *s, const char *with)
+/* ---- what is not there ------------------------------------------------------------------------------------------------------------------ */
+
+enum { PAIRS = 4096 };
+
+static struct {
+    const char *from, *to; /* the text that `seen` is of */
+    uint8_t turn, seen[PAIRS]; /* a pair of letters occurs in it where seen[pair] is turn */
+} hint;
+
+static unsigned pair_of(const char *p)
 {
-    return strncmp(s, with, strlen(with)) == 0;
+    return ((unsigned)(unsigned char)p[0] << 5 ^ (unsigned)(unsigned char)p[1]) % PAIRS;
+}
+
+void scan_hint(const char *text, size_t bytes)
+{
+    hint.from = text;
+    hint.to = text ? text + bytes : NULL;
+    if (++hint.turn == 0) {
+        memset(hint.seen, 0, sizeof hint.seen);
+        hint.turn = 1;
+    }
+    for (const char *p = text; p && p + 1 < hint.to; p++)
+        hint.seen[pair_of(p)] = hint.turn;
+}
+
+/* Surely no `part` in s: one of its pairs of letters does not occur in the text that s is the end of. */
+static bool is_out(const char *s, const char *part, size_t bytes)
+{
+    if (s < hint.from || s > hint.to || !hint.from)
+        return false;
+    for (const char *p = part; p + 1 < part + bytes; p++)
+        if (hint.seen[pair_of(p)] != hint.turn)
+            return true;
+    return false;
 }
 
 bool has(const char *s, const char *part)
 {
-    return strstr(s, part) != NULL;
+    return !is_out(s, part, strlen(part)) && strstr(s, part) != NULL;
 }
 
 bool has_nocase(const char *s, const char *part)
@@ -41,9 +73,22 @@ const char *skip_blanks(const char *s)
     return s;
 }
 
+size_t name_bytes(const char *s, const char *also)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || (s[n] && strchr(also, s[n])))
+        n++;
+    return n;
+}
+
 static bool ends_word(char c)
 {
-    return c == 0 || strchr(" \t,;)]'\"", c) != NULL;
+    switch (c) {
+    case 0: case ' ': case '\t': case ',': case ';': case ')': case ']': case '\'': case '"':
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool take_number(const char **s, int base, int64_t *to)
@@ -71,6 +116,8 @@ static const char *match(const char *s, const char *p, const struct targets *t, 
 static const char *match_skip(const char *s, const char *p, const struct targets *t, int next)
 {
     for (;; s++) {
+        if (*p && *p != '%' && *p != ' ' && !(s = strchr(s, *p)))
+            return NULL;
         const char *end = match(s, p, t, next);
         if (end || !*s)
             return end;
@@ -115,9 +162,11 @@ static const char *match(const char *s, const char *p, const struct targets *t, 
 bool scan(const char *s, const char *pattern, ...)
 {
     char head[96];
-    size_t n = strcspn(pattern, "% ");
-    if (n >= sizeof head)
-        n = sizeof head - 1;
+    size_t n = 0;
+    while (n < sizeof head - 1 && pattern[n] && pattern[n] != '%' && pattern[n] != ' ')
+        n++;
+    if (is_out(s, pattern, n))
+        return false;
     memcpy(head, pattern, n);
     head[n] = 0;
     const char *at = n ? strstr(s, head) : s;

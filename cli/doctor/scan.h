@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct span {
     const char *p;
@@ -21,11 +22,20 @@ struct span {
  * Returns true when all of it matched; targets of a failed match may have been written. */
 bool scan(const char *s, const char *pattern, ...);
 
+/* The text of `bytes` bytes is going to be searched by many: from now on has() and scan() know without a search most of what does not occur in it
+ * (a table of its pairs of letters). It may be made shorter, and not be changed otherwise, until the next call; NULL ends it. For one thread. */
+void scan_hint(const char *text, size_t bytes);
+
 bool span_is(struct span s, const char *word);
-bool begins(const char *s, const char *with);
+static inline bool begins(const char *s, const char *with)
+{
+    return s[0] == with[0] && strncmp(s, with, strlen(with)) == 0;
+}
 bool has(const char *s, const char *part);      /* case matters */
 bool has_nocase(const char *s, const char *part);
 const char *skip_blanks(const char *s);
+/* How many letters and digits, or of `also`, s begins with. */
+size_t name_bytes(const char *s, const char *also);
 
 /* The whole number nearest below, whatever a torn line says: at most 2^62, NaN is 0. */
 int64_t whole(double v);

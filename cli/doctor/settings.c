@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "output.h"
+#include "unisono_watch.h"
 
 enum reader_of { BOTH, NCCL, RCCL, UNUSED, CONTRIB, PLUGIN, SHARP, TESTS, PYTORCH };
 enum type { BOOL, INT, LIST, TEXT };
@@ -76,7 +77,9 @@ static const struct { const char *name; long long least, most; const char *other
     {"NCCL_NVLS_ENABLE", 0, 2, "0 off, 1 forced, 2 automatic"},
     {"NCCL_IB_SL", -1, 15, "a service level has four bits"},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", 0, 3, "0 nothing, 1 and 3 end the process, 2 only aborts communicators"},
-    {"NCCL_SOCKET_NTHREADS", 0, 16, "at most 16"},
+    {"NCCL_MIN_NCHANNELS", -2, 128, "NCCL has 64 channels at most, RCCL 128, and takes that many"},
+    {"NCCL_MAX_NCHANNELS", -2, 128, "NCCL has 64 channels at most, RCCL 128, and takes that many"},
+    {"NCCL_SOCKET_NTHREADS", -2, 16, "at most 16"},
 };
 
 static const struct known *known_named(const char *name)
@@ -91,6 +94,67 @@ const char *setting_meaning(const char *name)
 {
     const struct known *k = known_named(name);
     return k ? k->meaning : "";
+}
+
+/* ---- whose it is ------------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_family(const char *name)
+{
+    return begins(name, "NCCL_") || begins(name, "RCCL_") || begins(name, "TORCH_NCCL_") || begins(name, "TORCH_FR_") || begins(name, "GLOO_") || begins(name, "UNISONO_");
+}
+
+static bool other_known(const char *name)
+{
+    static const char *const names[] = {"GLOO_SOCKET_IFNAME", "GLOO_LOG_LEVEL", "GLOO_DEVICE_TRANSPORT", "GLOO_DEVICE_TRANSPORT_TCP_TLS_PKEY", "GLOO_DEVICE_TRANSPORT_TCP_TLS_CERT", "GLOO_DEVICE_TRANSPORT_TCP_TLS_CA_FILE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (same_text(name, names[i]))
+            return true;
+    return false;
+}
+
+const char *setting_default(const char *name)
+{
+    const struct known *k = known_named(name);
+    return k && strcmp(k->dflt, "-") != 0 ? k->dflt : "";
+}
+
+const char *setting_of_others(const char *name)
+{
+    static const char *const of_builds[] = {"VERSION", "HOME", "ROOT", "ROOT_DIR", "DIR", "PATH", "INCLUDE_DIR", "INCLUDE_DIRS", "INCLUDE_PATH", "LIB", "LIB_DIR", "LIB_PATH", "LIBRARY", "LIBRARIES", "LIBRARY_PATH", "BUILD_DIR", "SRC_DIR", "INSTALL_DIR", "TESTS_DIR", "TESTS_PATH", "TESTS_HOME", "TAG", "BRANCH", "COMMIT"};
+    static const struct { const char *prefix, *who; } plugins[] = {{"NCCL_GPUDIRECTTCPX_", "Google's plugin GPUDirect-TCPX"}, {"NCCL_FASTRAK_", "Google's plugin FasTrak"}, {"NCCL_SHIMNET_", "Google's plugin gIB"}, {"NCCL_CTRAN_", "Meta's NCCLX"}, {"NCCL_COLLTRACE", "Meta's NCCLX"}};
+    bool nccl = begins(name, "NCCL_") || begins(name, "RCCL_");
+    for (size_t i = 0; nccl && i < sizeof of_builds / sizeof *of_builds; i++)
+        if (same_text(name + 5, of_builds[i]))
+            return "builds and images, not the library";
+    for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++)
+        if (begins(name, plugins[i].prefix))
+            return plugins[i].who;
+    return NULL;
+}
+
+/* Has the library that this tool is linked with a setting of that name? */
+static bool is_own(const char *name)
+{
+    uno_setting *list = NULL;
+    size_t n = 0;
+    bool own = false;
+    if (begins(name, "UNISONO_") && uno_settings(&list, &n) == UNO_OK)
+        for (size_t i = 0; i < n; i++)
+            own = own || strcmp(list[i].name, name) == 0;
+    uno_settings_free(list, n);
+    return own;
+}
+
+const char *setting_readers(const char *name)
+{
+    static const char *const readers_of[] = {[BOTH] = "NCCL and RCCL", [NCCL] = "NCCL", [RCCL] = "RCCL", [UNUSED] = "nobody, though it is declared", [CONTRIB] = "code that comes beside NCCL",
+                                             [PLUGIN] = "a plugin of NCCL", [SHARP] = "the HPC-X/SHARP plugin", [TESTS] = "nccl-tests", [PYTORCH] = "PyTorch"};
+    const struct known *k = known_named(name);
+    if (k)
+        return readers_of[k->reader];
+    if (setting_of_others(name))
+        return setting_of_others(name);
+    return is_own(name) ? "Unisono" : other_known(name) ? "Gloo" : is_family(name) ? "nobody" : "";
 }
 
 long long setting_number(const char *value)
@@ -111,24 +175,43 @@ static const char *assigned(struct model *m, const char *name, const char *value
     return model_say(m, "`export %s`", shell_word(m, model_say(m, "%s=%s", name, value), false));
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------------------------------- */
-
-static bool is_family(const char *name)
+/* The one library that the logs are of; NULL when there are none, or of both. */
+static const char *library_of(const struct model *m)
 {
-    return begins(name, "NCCL_") || begins(name, "RCCL_") || begins(name, "TORCH_NCCL_") || begins(name, "TORCH_FR_") || begins(name, "GLOO_");
+    const struct fact *v = m->first[F_VERSION];
+    for (const struct fact *w = v; w; w = w->next)
+        if (!same_text(w->name, v->name))
+            return NULL;
+    return v ? v->name : NULL;
 }
 
-static bool other_known(const char *name)
+/* ---- names ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Ours are judged as a rank would: by the library itself, which reads the environment. */
+static struct opinion own_opinion(struct model *m, const char *name, const char *value)
 {
-    static const char *const names[] = {"GLOO_SOCKET_IFNAME", "GLOO_LOG_LEVEL", "GLOO_DEVICE_TRANSPORT", "GLOO_DEVICE_TRANSPORT_TCP_TLS_PKEY", "GLOO_DEVICE_TRANSPORT_TCP_TLS_CERT", "GLOO_DEVICE_TRANSPORT_TCP_TLS_CA_FILE"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (same_text(name, names[i]))
-            return true;
-    return false;
+    uno_setting_finding *found = NULL;
+    size_t n = 0;
+    struct opinion o = FINE;
+    const char *before = getenv(name);
+    char *kept = before ? strdup(before) : NULL;
+    if (setenv(name, value, 1) == 0 && uno_settings_audit(&found, &n) == UNO_OK)
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(found[i].name, name) == 0 && (strcmp(found[i].what, "unknown") == 0 || strcmp(found[i].what, "illegal") == 0))
+                o = opinion(GRADE_WRONG, model_say(m, "%s=%s: %s", name, value, found[i].text), "`unisono doctor --env --all` lists what is legal");
+    uno_settings_audit_free(found, n);
+    if (kept)
+        setenv(name, kept, 1);
+    else
+        unsetenv(name);
+    free(kept);
+    return o;
 }
 
 static struct opinion name_opinion(struct model *m, const char *name, const char *value)
 {
+    if (begins(name, "UNISONO_"))
+        return own_opinion(m, name, value);
     for (size_t i = 0; i < sizeof myths / sizeof *myths; i++)
         if (same_text(name, myths[i].name))
             return opinion(GRADE_WRONG, model_say(m, "%s is read by neither NCCL, RCCL nor PyTorch (unless your own script does): %s", name, myths[i].wanted), model_say(m, "`unset %s`", shell_word(m, name, false)));
@@ -137,7 +220,7 @@ static struct opinion name_opinion(struct model *m, const char *name, const char
             bool torch = begins(renamed[i].now, "TORCH_") && begins(name, "NCCL_");
             return opinion(torch ? GRADE_WRONG : GRADE_NOTE, model_say(m, "%s %s %s", name, torch ? "is no variable of NCCL; it is PyTorch's, and was renamed" : "has a newer name,", renamed[i].now), assigned(m, renamed[i].now, value));
         }
-    if (known_named(name) || other_known(name) || !is_family(name))
+    if (known_named(name) || other_known(name) || setting_of_others(name) || !is_family(name))
         return FINE;
     const char *names[KNOWN_COUNT];
     for (size_t i = 0; i < KNOWN_COUNT; i++)
@@ -187,8 +270,30 @@ static const char *number_fix(struct model *m, const char *name, long long v, ch
     return model_say(m, "write the number out: `export %s=%lld`", name, v << 10 * (at - units + 1));
 }
 
+/* "allreduce:tree,ring;allgather:ring" of NCCL: who is named before a colon, and nothing empty. */
+static struct opinion function_opinion(struct model *m, const char *name, const char *value)
+{
+    static const char FUNCTIONS[] = "Broadcast Reduce AllGather ReduceScatter AllReduce";
+    size_t n = strlen(value);
+    if (n && (value[n - 1] == ';' || value[n - 1] == ','))
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s ends in '%c', and NCCL fails at init on the empty word behind it", name, value, value[n - 1]), assigned(m, name, model_string(m, value, n - 1)));
+    for (const char *p = value; *p; p += *p == ';') {
+        size_t part = strcspn(p, ";");
+        const char *colon = memchr(p, ':', part);
+        if (colon && !is_word(FUNCTIONS, p, (size_t)(colon - p), false))
+            return opinion(GRADE_WRONG, model_say(m, "%s=%s: '%.*s' is no function, and NCCL fails at init", name, value, (int)(colon - p), p), model_say(m, "the functions are %s", FUNCTIONS));
+        p += part;
+    }
+    return FINE;
+}
+
 static struct opinion word_opinion(struct model *m, const char *name, const char *value)
 {
+    if (same_text(name, "NCCL_ALGO") || same_text(name, "NCCL_PROTO")) {
+        struct opinion o = function_opinion(m, name, value);
+        if (o.grade != GRADE_FINE)
+            return o;
+    }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!same_text(name, words[i].name))
             continue;
@@ -219,11 +324,44 @@ static bool is_torch_bool(const char *v)
     return is_word("y yes 1 t true n no 0 f false", v, strlen(v), false);
 }
 
+static struct opinion torch_opinion(struct model *m, const struct known *k, const char *value)
+{
+    char *end;
+    long long v = strtoll(value, &end, 10);
+    if (k->type == BOOL && !is_torch_bool(value))
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s: PyTorch raises, for it is no boolean (1, true, yes, 0, false, no)", k->name, value), "");
+    if (k->type == INT && end == value)
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s: PyTorch raises, for it is no whole number", k->name, value), *k->dflt ? model_say(m, "`export %s=%s` is the default", k->name, k->dflt) : "");
+    if (k->type == INT && *end)
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s is read as %lld: units are not understood", k->name, value, v), model_say(m, "`export %s=%lld`", k->name, v));
+    return FINE;
+}
+
+/* The few that NCCL reads by a newer parser of its own (src/include/param/parser_default.h); RCCL reads numbers there, too. */
+static bool is_typed_bool(const char *name)
+{
+    return same_text(name, "NCCL_SET_THREAD_NAME") || same_text(name, "NCCL_WARN_ENABLE_DEBUG_INFO") || same_text(name, "NCCL_PARAM_DUMP_ALL");
+}
+
+static struct opinion typed_opinion(struct model *m, const struct known *k, const char *value)
+{
+    static const char WORDS[] = "1 t true 0 f false";
+    const char *library = library_of(m);
+    bool word = is_word(WORDS, value, strlen(value), false), digit = same_text(value, "1") || same_text(value, "0");
+    if (digit || !*value || (word && (k->reader == NCCL || same_text(library ? library : "", "NCCL"))))
+        return FINE;
+    if (word)
+        return opinion(library ? GRADE_WRONG : GRADE_NOTE, model_say(m, "%s=%s is understood by NCCL alone: RCCL reads a number, here 0", k->name, value), model_say(m, "`export %s=1`, or 0", k->name));
+    return opinion(GRADE_WRONG, model_say(m, "%s=%s: NCCL takes 1, T, TRUE, 0, F or FALSE there, keeps its default at anything else, and does not say so", k->name, value), model_say(m, "`export %s=1`, or 0", k->name));
+}
+
 static struct opinion number_opinion(struct model *m, const struct known *k, const char *value)
 {
     char *end;
     if (k->reader == PYTORCH)
-        return k->type == BOOL && !is_torch_bool(value) ? opinion(GRADE_WRONG, model_say(m, "%s=%s: PyTorch raises, for it is no boolean (1, true, yes, 0, false, no)", k->name, value), "") : FINE;
+        return torch_opinion(m, k, value);
+    if (is_typed_bool(k->name))
+        return typed_opinion(m, k, value);
     if ((k->type != BOOL && k->type != INT) || !*value)
         return FINE;
     long long v = strtoll(value, &end, 0);
@@ -231,6 +369,9 @@ static struct opinion number_opinion(struct model *m, const struct known *k, con
         return opinion(GRADE_WRONG, model_say(m, "%s=%s is no number, and is read as 0", k->name, value), model_say(m, "`export %s=1` if it is to be on", k->name));
     if (*end && !isspace((unsigned char)*end))
         return opinion(GRADE_WRONG, model_say(m, "%s=%s is read as %lld: suffixes are not understood", k->name, value, v), number_fix(m, k->name, v, *end));
+    const char *digits = value + strspn(value, " \t+-");
+    if (digits[0] == '0' && isdigit((unsigned char)digits[1]) && v != strtoll(value, NULL, 10))
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s is read as octal, that is %lld", k->name, value, v), model_say(m, "write it without the 0 in front: `export %s=%lld`", k->name, strtoll(value, NULL, 10)));
     return FINE;
 }
 
@@ -252,7 +393,7 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
         return opinion(GRADE_WRONG, model_say(m, "GLOO_SOCKET_IFNAME=%s: Gloo wants exact interface names; ^ and = are NCCL's syntax", value), "one whole name of `ip -br addr`: `export GLOO_SOCKET_IFNAME=eth0`");
     if ((same_text(name, "NCCL_P2P_DISABLE") || same_text(name, "NCCL_SHM_DISABLE")) && v != 0 && v != 1)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s does nothing: only 1 acts", name, value), assigned(m, name, "1"));
-    if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && v > 0 && v < 65536)
+    if ((same_text(name, "NCCL_BUFFSIZE") || same_text(name, "NCCL_LL_BUFFSIZE")) && *value && v != -2 && v < 65536)
         return opinion(GRADE_WRONG, model_say(m, "%s=%s asks for a buffer of %lld bytes; sensible are powers of two from 65536 on", name, value, v), model_say(m, "`unset %s` (4194304 is the default)", name));
     if (same_text(name, "NCCL_SOCKET_IFNAME") && strlen(value) == 1)
         return opinion(GRADE_WRONG, model_say(m, "NCCL_SOCKET_IFNAME=%s is ignored: a name has two characters or more", value), "");
@@ -277,6 +418,25 @@ static struct opinion special_opinion(struct model *m, const struct known *k, co
     return FINE;
 }
 
+/* What one library understands and the other does not, where the logs say which runs. */
+static struct opinion library_opinion(struct model *m, const struct known *k, const char *name, const char *value)
+{
+    static const char NCCL_LEVELS[] = "NVL C2C P2C", RCCL_LEVELS[] = "XGMI";
+    const char *library = library_of(m);
+    bool rccl = library && same_text(library, "RCCL"), level = same_text(name, "NCCL_P2P_LEVEL") || same_text(name, "NCCL_NET_GDR_LEVEL");
+    if (!library)
+        return FINE;
+    if (k && (k->reader == NCCL || k->reader == RCCL) && (k->reader == RCCL) != rccl)
+        return opinion(GRADE_NOTE, model_say(m, "%s is read by %s, and this job runs %s", name, rccl ? "NCCL" : "RCCL", library), "");
+    if (level && is_word(rccl ? NCCL_LEVELS : RCCL_LEVELS, value, strlen(value), true))
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s: '%s' is no level of %s, which ignores it", name, value, value, library), rccl && same_text(value, "NVL") ? assigned(m, name, "XGMI") : !rccl ? assigned(m, name, "NVL") : "");
+    if (rccl && same_text(name, "NCCL_ALGO") && strchr(value, ':'))
+        return opinion(GRADE_WRONG, model_say(m, "NCCL_ALGO=%s: RCCL has no form function:list; it selects nothing, and Ring is taken for all", value), "one flat list: `export NCCL_ALGO=Ring,Tree`");
+    if (rccl && same_text(name, "NCCL_NVLS_ENABLE") && setting_number(value) != 0)
+        return opinion(GRADE_NOTE, model_say(m, "NCCL_NVLS_ENABLE=%s does nothing on AMD GPUs", value), "");
+    return FINE;
+}
+
 struct opinion setting_opinion(struct model *m, const char *name, const char *value, bool blank)
 {
     if (blank && is_family(name))
@@ -285,10 +445,10 @@ struct opinion setting_opinion(struct model *m, const char *name, const char *va
     if (o.grade == GRADE_WRONG || strchr(value, '$'))
         return o;
     const struct known *k = known_named(name);
-    struct opinion tried[4] = {word_opinion(m, name, value), k ? number_opinion(m, k, value) : FINE, FINE, special_opinion(m, k, name, value)};
+    struct opinion tried[5] = {word_opinion(m, name, value), k ? number_opinion(m, k, value) : FINE, FINE, special_opinion(m, k, name, value), library_opinion(m, k, name, value)};
     if (tried[1].grade == GRADE_FINE)
         tried[2] = range_opinion(m, name, value);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (tried[i].grade > o.grade)
             o = tried[i];
     return o;

@@ -32,6 +32,16 @@ bool setting_on_the_wire(const char *name);
 /* What it does, a sentence; "" when it is not known. */
 const char *setting_meaning(const char *name);
 
+/* Its default; "" when it has none, or is not known. */
+const char *setting_default(const char *name);
+
+/* Who reads it, in words; "nobody" for a name of these families that nobody reads, "" for what is none of theirs. */
+const char *setting_readers(const char *name);
+
+/* Who uses a name of these families that is not the library's: images and builds (every CUDA image has NCCL_VERSION), plugins that others make. NULL
+ * where it is none of them. */
+const char *setting_of_others(const char *name);
+
 /* What strtoll makes of it, as NCCL does: "4M" is 4, "true" is 0. */
 long long setting_number(const char *value);
 

@@ -21,9 +21,9 @@ UNISONO, DATA, SOURCES = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 PROGRAM = ("keep what isend returns", "correct what raises it", "compare what the two sides pass", "compare the order of calls", "make that dimension the same",
            "take %s out of the job", "do that work before the group", "let all ranks call new_group", "issue the operations of these groups")
 
-PROGRAMS = set("""bash cat chronyc curl dcgmi dmesg docker echo env ethtool export fi_info fi_pingpong firewall-cmd free gdb getent grep gdb ibv_devinfo ib_write_bw ip iptables
+PROGRAMS = set("""bash cat chronyc curl dcgmi lsof sinfo dmesg docker echo env ethtool export fi_info fi_pingpong firewall-cmd free gdb getent grep gdb ibv_devinfo ib_write_bw ip iptables
  kill kubectl ldconfig ls lspci make mlxlink mpirun nc ncclras nft nmcli numactl nvidia-smi perfquery pgrep ping ps py-spy python3 ray rocm-smi amd-smi sacct sbatch scontrol sed show_gids sminfo
- srun ss ssh ssh-copy-id sudo systemctl timedatectl torchrun mlxconfig sysctl modprobe setpci grubby mount install python deepspeed ucx_info ulimit unisono unset vllm compute-sanitizer ./install.sh iperf3""".split())
+ srun ss ssh ssh-copy-id sudo systemctl timedatectl torchrun mlxconfig sysctl modprobe setpci grubby mount install python deepspeed ucx_info ulimit unisono git unset vllm compute-sanitizer ./install.sh iperf3""".split())
 
 
 def calls(text):

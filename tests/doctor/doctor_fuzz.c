@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "doctor.h"
+#include "scan.h"
 
 enum { FILES = 2048, MOST = 96 << 10, HANG_S = 10, MEMORY_MB = 1200 }; /* a sanitizer keeps what was freed for a while */
 
@@ -192,6 +193,30 @@ static void one_round(char *buf)
     doctor_free(d);
 }
 
+/* With the hint has() finds what strstr finds: pieces of a text in it, and pieces of another. */
+static void same_found(char *buf)
+{
+    int k = (int)next((uint32_t)corpus_count), other = (int)next((uint32_t)corpus_count);
+    size_t n = corpus[k].bytes < 4000 ? corpus[k].bytes : 4000;
+    memcpy(buf, corpus[k].data, n);
+    buf[n] = 0;
+    n = strlen(buf);
+    scan_hint(buf, n);
+    for (int i = 0; i < 16; i++) {
+        char part[16];
+        const char *of = i % 2 ? corpus[other].data : corpus[k].data, *from = buf + next((uint32_t)n + 1);
+        size_t most = i % 2 ? corpus[other].bytes : corpus[k].bytes, at = next((uint32_t)most), bytes = next(12);
+        bytes = bytes < most - at ? bytes : most - at;
+        memcpy(part, of + at, bytes);
+        part[bytes] = 0;
+        if (has(from, part) != (strstr(from, part) != NULL)) {
+            fprintf(stderr, "doctor_fuzz: has() is wrong about '%s'\n", part);
+            abort();
+        }
+    }
+    scan_hint(NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4) {
@@ -215,6 +240,7 @@ int main(int argc, char **argv)
         if (rounds % 256 == 0 || getenv("DOCTOR_FUZZ_ROUNDS")) /* which one ends it: run it again with that */
             fprintf(stderr, "round %lu\n", rounds);
         one_round(buf);
+        same_found(buf);
         rounds++;
         clock_gettime(CLOCK_MONOTONIC, &t);
     } while ((double)(t.tv_sec - t0.tv_sec) + (double)(t.tv_nsec - t0.tv_nsec) / 1e9 < seconds && memory_mb() < MEMORY_MB);

@@ -73,7 +73,8 @@ class Advice(unittest.TestCase):
         return json.loads(p.stdout)["advice"]
 
     def test_time_outs_stand_where_they_are_read(self):
-        for framework, words in (("megatron", "--distributed-timeout-minutes"), ("verl", "actor_rollout_ref.nccl_timeout"), ("torch", "init_process_group"), ("deepspeed", "init_distributed")):
+        for framework, words in (("megatron", "--distributed-timeout-minutes"), ("verl", "actor_rollout_ref.nccl_timeout"), ("torch", "init_process_group"), ("deepspeed", "init_distributed"), ("FSDP", "init_process_group"),
+                                 ("trl", "ddp_timeout"), ("ray", "timeout_s"), ("torchtitan", "train_timeout_seconds"), ("horovod", "HOROVOD_STALL_SHUTDOWN"), ("sglang", "--dist-timeout"), ("lightning", "DDPStrategy"), ("accelerate", "InitProcessGroupKwargs")):
             said = " ".join(a["what"] for a in self.advice("gpus=64 gpu=H100 net=ib framework=" + framework))
             self.assertIn(words, said)
             self.assertNotIn("NCCL_TIMEOUT", said)
@@ -83,6 +84,9 @@ class Advice(unittest.TestCase):
         self.assertTrue(any("iommu=pt" in a["what"] for a in amd) and not any("peermem" in a["what"] for a in amd))
         self.assertTrue(any("peermem" in a["what"] for a in nvidia) and not any("GID" in a["what"] for a in nvidia))
         self.assertFalse(any("launcher" in a["what"] for a in one))
+        loads = "above what loading and saving take"
+        for job, there in (("gpus=64 model=70B framework=torch", True), ("gpus=64 model=8x22B", True), ("gpus=8 model=7B framework=torch", False), ("gpus=8 framework=torch", False), ("gpus=16 model=405B framework=vllm", False)):
+            self.assertEqual(any(loads in a["what"] for a in self.advice(job)), there, job)
         self.assertTrue(all(a["why"] and a["verify"] for a in amd + nvidia + one))
 
     def test_what_it_sets_is_read_by_somebody(self):
@@ -156,8 +160,30 @@ class Input(unittest.TestCase):
                 p = subprocess.run([UNISONO, "doctor", "--json", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
                 self.assertEqual(p.returncode, 2)
                 self.assertIn("%s, which is not installed here" % program, p.stdout)
-        p = subprocess.run([UNISONO, "doctor", "--json", "-"], input=packed[0][1], capture_output=True, timeout=60, check=False)
-        self.assertIn(b"unpack it first: gzip -d", p.stdout)
+
+    def test_packed_standard_input_is_read(self):
+        """From a pipe and from a file alike, whole and cut."""
+        log = b"".join(b"r%d:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n" % i for i in range(3000)) + b"NCCL_BUFFSIZE=8M\n"
+        data = gzip.compress(log)
+
+        def told(how):
+            p = subprocess.run([UNISONO, "doctor", "--json", "-"], capture_output=True, timeout=60, check=False, **how)
+            return p.returncode, json.loads(p.stdout)
+        if not shutil.which("gzip"):
+            self.skipTest("there is no gzip")
+        with tempfile.TemporaryFile() as file:
+            file.write(data)
+            file.seek(0)
+            for rc, found in (told({"input": data}), told({"stdin": file})):
+                self.assertEqual((rc, found["notes"], found["read"]["lines"]), (1, [], 3001))
+                self.assertEqual((found["findings"][0]["evidence"][0]["file"], found["findings"][0]["evidence"][0]["line"]), ("standard input", 3001))
+        rc, found = told({"input": data[:len(data) * 2 // 3]})
+        self.assertIn("cut or damaged", found["notes"][0])
+        self.assertGreater(found["read"]["lines"], 100)
+        rc, found = told({"input": b"\x1f\x8b" + bytes(40)})
+        self.assertEqual((rc, "gave nothing" in found["notes"][0]), (2, True))
+        rc, found = told({"input": data, "env": dict(os.environ, PATH="/nothing/here")})
+        self.assertEqual((rc, "not installed here" in found["notes"][0]), (2, True))
 
     def test_exit_statuses(self):
         bad, good = "NCCL_DEBUG=WARNING\n", "NCCL_DEBUG=WARN\n"

@@ -4,6 +4,7 @@
 repeated, in pieces at both ends, its lines shuffled between files; nothing found in healthy logs, wherever they are cut; in topology files
 only what is wrong."""
 import glob
+import json
 import os
 import random
 import sys
@@ -17,8 +18,8 @@ PREFIXES = {
     "torchrun": "[default0]:", "kubectl": "[pod/job-0/main] ", "ours": "[0] ", "both": "[1,0]<stderr>:2031-05-14 02:10:44 ",
     "containerd": "2031-05-14T02:10:44.123456789Z stderr F ", "syslog": "May 14 02:10:44 node7 slurmstepd[812]: ", "journalctl": "2031-05-14T02:10:44+0000 node7 slurmstepd[812]: ", "compose": "worker-1  | ",
 }
-# Where every line says by itself who speaks, lines may come in any order and from several files.
-BY_LINE = ["B01", "B03", "B24", "B39", "B65", "B72", "B87", "B112", "B117", "B123", "B124", "B127", "H01", "H03"]
+# Where the order of lines is what they say: tables, reports, scripts, and sections of a pasted text. All others are shuffled between files.
+ORDERED = {"B18", "B48", "B61", "B75", "B86", "B98", "B100", "B107", "B120", "S01", "S03", "A07", "A12"}
 
 
 def colour(line):
@@ -32,7 +33,7 @@ def shuffled(lines, rng):
     return [lines[:cuts[0]], lines[cuts[0]:cuts[1]], lines[cuts[1]:]]
 
 
-def mutations(case, text, rng):
+def mutations(text, rng, ordered):
     """(name, list of the texts of files)"""
     lines = text.rstrip("\n").split("\n")
     for name, prefix in PREFIXES.items():
@@ -46,7 +47,7 @@ def mutations(case, text, rng):
     yield "100 times", [text * 100]
     yield "between others", ["rank7]: the second half of some line\nanother line = of no meaning\n" + text + "and the first half of an"]
     yield "no last newline", [text.rstrip("\n")]
-    if case in BY_LINE:
+    if not ordered:
         for _ in range(3):
             yield "shuffled", ["\n".join(part) + "\n" for part in shuffled(lines, rng)]
 
@@ -60,6 +61,28 @@ def run(unisono, texts, suffix=".txt"):
         return diagnose(unisono, [folder])
 
 
+def spaced(data):
+    return json.dumps(json.loads(data), indent=2).encode()
+
+
+def whole_files(unisono, paths, case, kinds, patterns, wrong):
+    """Dumps and machines: what a transfer or an editor makes of them, and another name in front."""
+    ways = {"CRLF": lambda d: d.replace(b"\n", b"\r\n"), "a byte order mark": lambda d: b"\xef\xbb\xbf" + d, "blank lines in front": lambda d: b"\n\n" + d, "written out": spaced}
+    count = 0
+    for name, way in ways.items():
+        if any(p.endswith(".gz") for p in paths) or (name in ("written out", "blank lines in front") and not all(p.endswith(".json") for p in paths)):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            for path in paths:
+                with open(path, "rb") as f, open(os.path.join(folder, "job7-" + os.path.basename(path)), "wb") as to:
+                    to.write(way(f.read()))
+            why = judge(diagnose(unisono, [folder]), kinds, patterns)
+        count += 1
+        if why:
+            wrong.append("%s %s: %s" % (case, name, why))
+    return count
+
+
 def cases(unisono, folder, rng, wrong):
     count = 0
     with open(os.path.join(folder, os.path.basename(folder) + ".tsv"), encoding="utf-8") as f:
@@ -67,10 +90,11 @@ def cases(unisono, folder, rng, wrong):
     for case, kinds, patterns in rows:
         paths = inputs(folder, case)
         if len(paths) != 1 or not paths[0].endswith((".txt", ".log", ".out")):
+            count += whole_files(unisono, paths, case, kinds, patterns, wrong)
             continue
         with open(paths[0], encoding="utf-8", newline="") as f:
             text = f.read().replace("\r\n", "\n")
-        for name, texts in mutations(case, text, rng):
+        for name, texts in mutations(text, rng, case in ORDERED):
             count += 1
             why = judge(run(unisono, texts), kinds, patterns)
             if why:
@@ -83,7 +107,7 @@ def healthy(unisono, folder, rng, wrong):
     for path in sorted(glob.glob(os.path.join(folder, "*"))):
         with open(path, encoding="utf-8", newline="") as f:
             text = f.read()
-        variants = [("whole", [text])] + list(mutations("H01" if path.endswith(".log") else "", text, rng))
+        variants = [("whole", [text])] + list(mutations(text, rng, not path.endswith(".log")))
         for _ in range(12):
             a, b = sorted(rng.sample(range(len(text)), 2))
             if not path.endswith(".log"):  # half a name in a script is another name
