@@ -24,9 +24,9 @@ static void finish(struct op *op, uno_err err)
     if (err != UNO_OK)
         op->text = strdup(err_text());
     if (op->stream) {
-        stream_op_done(op, err);
-        if (err != UNO_OK) /* nobody returns it to a caller */
+        if (err != UNO_OK) /* nobody returns it to a caller; before somebody who waits for the stream asks for it */
             comm_keep_error(op->comm);
+        stream_op_done(op, err);
     }
     if (op->heap && !op->group_waits) {
         op_free(op);

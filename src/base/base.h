@@ -153,6 +153,8 @@ uno_err fd_resize(int fd, size_t bytes);
 struct text { char *s; size_t len, cap; bool failed; };
 void text_add(struct text *t, const char *fmt, ...) UNO_PRINTF(2, 3);
 void text_free(struct text *t);
+/* What a terminal might obey, and what is no UTF-8, becomes '?': for text that others wrote. lines: line ends stay. */
+void text_clean(char *text, size_t n, bool lines);
 /* "8", "4K", "1.5M", "256 MB", "1GiB" -> bytes (binary units). UNO_ERR_PARSE with a sentence. */
 uno_err text_parse_bytes(const char *s, uint64_t *bytes);
 /* "10", "10s", "5m", "250ms" -> seconds. */

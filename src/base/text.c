@@ -173,3 +173,27 @@ const char *text_nearest(const char *word, const char *const *names, size_t coun
     }
     return best;
 }
+
+/* Length of the UTF-8 character at s, 0 if it is none or one that a terminal might obey. */
+static size_t printable(const unsigned char *s, size_t n, bool lines)
+{
+    if (s[0] < 0x80)
+        return (s[0] >= 0x20 && s[0] != 0x7f) || (lines && s[0] == '\n');
+    size_t len = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    if (len == 0 || len > n || (s[0] == 0xc2 && s[1] < 0xa0))
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return len;
+}
+
+void text_clean(char *text, size_t n, bool lines)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = printable((unsigned char *)text + i, n - i, lines);
+        if (len == 0)
+            text[i] = '?';
+        i += len ? len : 1;
+    }
+}

@@ -93,30 +93,6 @@ static void i32(struct codec *c, int32_t *v, int32_t least, int32_t most, const 
     *v = c->err == UNO_OK ? (int32_t)got : 0;
 }
 
-/* Length of the UTF-8 character at s, 0 if it is none or one that a terminal might obey. */
-static size_t printable(const unsigned char *s, size_t n, bool lines)
-{
-    if (s[0] < 0x80)
-        return (s[0] >= 0x20 && s[0] != 0x7f) || (lines && s[0] == '\n');
-    size_t len = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
-    if (len == 0 || len > n || (s[0] == 0xc2 && s[1] < 0xa0))
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return len;
-}
-
-static void clean(char *text, size_t n, bool lines)
-{
-    for (size_t i = 0; i < n;) {
-        size_t len = printable((unsigned char *)text + i, n - i, lines);
-        if (len == 0)
-            text[i] = '?';
-        i += len ? len : 1;
-    }
-}
-
 static void text_field(struct codec *c, char *text, size_t room, bool lines)
 {
     size_t n = c->mode == READ ? 0 : strnlen(text, room - 1);
@@ -131,7 +107,7 @@ static void text_field(struct codec *c, char *text, size_t room, bool lines)
         return;
     if (c->mode == WRITE) {
         memcpy(c->at, text, n);
-        clean((char *)c->at, n, lines);
+        text_clean((char *)c->at, n, lines);
     } else {
         if (memchr(c->at, 0, n)) {
             refuse(c, "a text has a zero inside");
@@ -139,7 +115,7 @@ static void text_field(struct codec *c, char *text, size_t room, bool lines)
         }
         memcpy(text, c->at, n);
         text[n] = 0;
-        clean(text, n, lines);
+        text_clean(text, n, lines);
     }
     c->at += n;
 }

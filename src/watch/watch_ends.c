@@ -157,9 +157,7 @@ uno_err ends_put(struct ends *e, const uno_end *end)
 {
     uno_end own = *end;
     own.cgroup[sizeof own.cgroup - 1] = 0;
-    for (char *c = own.cgroup; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    text_clean(own.cgroup, strlen(own.cgroup), false);
     if (own.kind < UNO_END_SEEN || own.kind > UNO_END_LOST || own.rank < 0 || own.rank >= e->page->size || own.signal < 0 || own.signal >= NSIG)
         return err_set(UNO_ERR_PARSE, "the end of process %d of %d, of kind %d", own.rank, e->page->size, own.kind);
     put(e, &own);

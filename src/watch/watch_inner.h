@@ -17,7 +17,6 @@
 #include "watch/watch_post.h"
 #include "watch/watch_process.h"
 #include "watch/watch_report.h"
-#include "watch/watch_symbols.h"
 
 enum peer_state { PEER_ALIVE = 0, PEER_LEFT, PEER_DEAD };
 
@@ -174,8 +173,8 @@ struct watch {
     bool boards_open;         /* records_open was called */
     uint64_t records_ns;      /* next records_tick */
     uint64_t look_ns;         /* when the last look was begun; 0 = never */
-    uint64_t unwind_ns;       /* spent in it on stacks from outside */
-    struct symbol_files files; /* what was read for the stacks of that look */
+    struct stacks *stacks;    /* of the look of stacks_look_ns, or one before that still stands; NULL = none */
+    uint64_t stacks_look_ns;
     uint32_t position_served;
     const char *ledger_dir;   /* "" = nothing is saved */
     uint64_t post_ns;         /* ledgers are saved then; 0 = nothing to save */

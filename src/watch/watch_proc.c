@@ -12,9 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "watch/watch_syscalls.h"
@@ -75,6 +73,7 @@ void proc_command(int32_t pid, char *buf, size_t buf_bytes)
 {
     (void)read_path(buf, buf_bytes, "/proc/%d/comm", (int)pid);
     first_line(buf);
+    text_clean(buf, strlen(buf), false);
 }
 
 static const char *base_name(const char *path)
@@ -115,9 +114,7 @@ void proc_program(int32_t pid, char *buf, size_t buf_bytes)
     if (strncmp(name, "python", 6) == 0)
         script = script_of(next_argument(line, line + n), line + n);
     snprintf(buf, buf_bytes, "%s", script ? script : name);
-    for (char *c = buf; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    text_clean(buf, strlen(buf), false);
     if (!buf[0])
         proc_command(pid, buf, buf_bytes);
 }
@@ -359,16 +356,19 @@ void proc_look_begin(struct proc_look *look, int32_t pid, int32_t tid)
     look->at_ns = clock_ns();
 }
 
-/* Pipes and terminals; a socket may have a time limit, drivers do as they like, a file's reader is in state D. */
+/* Pipes and terminals; a socket may have a time limit, drivers do as they like, a file's reader is in state D. By their names alone, for a
+ * file system that is asked may hang; what has another name is left alone. */
 static bool restarts_on(int32_t pid, uint64_t fd)
 {
-    char path[64];
-    struct stat st;
+    static const char *const names[] = {"pipe:[", "/dev/pts/", "/dev/tty", "/dev/console"};
+    char path[64], target[64] = "";
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)fd);
-    if (stat(path, &st) != 0)
+    if (readlink(path, target, sizeof target - 1) <= 0)
         return false;
-    unsigned dev = S_ISCHR(st.st_mode) ? major(st.st_rdev) : 0;
-    return S_ISFIFO(st.st_mode) || dev == 4 || dev == 5 || (dev >= 136 && dev <= 143); /* consoles, tty, pts */
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strncmp(target, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
 }
 
 /* The calls that go on after a handler, of those in which threads are found waiting. Whatever is not known to is left alone. */

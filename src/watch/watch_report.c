@@ -13,15 +13,15 @@
 
 #include "watch/watch_inner.h"
 #include "watch/watch_stack.h"
-#include "watch/watch_unwind.h"
+#include "watch/watch_stacks.h"
 
 #define TICK_NS 1000000000ull
 #define LOOK_NS 2000000000ull  /* an older look says nothing about the present */
 #define TWICE_NS 1000000ull     /* at least so far apart are the two looks at a thread before it is asked for its stack */
 #define DOOR_WAIT_NS 100000000ull /* for a steward that has answered before */
 #define NOTED_NS 1000000000ull
-#define UNWIND_FRAMES 24u       /* of a stack that is read from outside: a report has no room for more */
-#define UNWIND_MOST_NS 250000000ull /* of a look: who comes later is told without */
+#define STACKS_WAIT_NS 150000000ull /* after a look began, once for all of its stacks */
+#define STACKS_END_NS 100000000ull /* longer than answers are waited for */
 #define MOST_DESTROYED 16      /* communicators of a process that are remembered after they were destroyed */
 
 /* ---- what is mapped ----------------------------------------------------------------------------------------------------- */
@@ -62,13 +62,14 @@ static void comm_drop(struct record_comm *c)
 
 void records_close(struct watch *w)
 {
-    symbol_files_close(&w->files);
+    bool unread = stacks_end(w->stacks, STACKS_END_NS);
+    w->stacks = NULL;
     for (int i = 0; i < w->npeers; i++) {
         struct records *rec = &w->peers[i].records;
         for (size_t k = 0; k < rec->ncomms; k++)
             comm_drop(&rec->comms[k]);
         free(rec->comms);
-        if (rec->page)
+        if (rec->page && unread)
             net_segment_unmap(&rec->board);
         *rec = (struct records){0};
     }
@@ -193,8 +194,6 @@ void records_tick(struct watch *w, uint64_t now)
     if (now < w->records_ns)
         return;
     w->records_ns = now + TICK_NS;
-    if (now > w->look_ns + LOOK_NS)
-        symbol_files_close(&w->files);
     if (w->opt.board)
         stack_check(w->opt.board->page);
     if (!hosts_is_hub(w))
@@ -296,7 +295,6 @@ static void look_at(struct watch *w, struct peer *p)
             rec->comms[i].moves = atomic_load_explicit(&rec->comms[i].notes->moves, memory_order_relaxed);
     proc_look_begin(&rec->look, p->eye.pid, tid);
     see_state(p, proc_state(p->eye.pid, p->eye.pid), clock_ns());
-    memset(rec->asked, 0, sizeof rec->asked);
     rec->replaced = is_replaced(rec, p->eye.pid);
     if (!rec->page || rec->replaced)
         return;
@@ -322,23 +320,15 @@ static bool ask(struct records *rec, int place, int32_t tid)
     return stack_ask(rec->page, place, tid, sleeps_inside(rec, tid, clock_ns()) ? NULL : &rec->spot[place]);
 }
 
-static void ask_stacks(struct peer *p)
+/* Which threads are asked by a signal; where the others wait is looked at from outside. */
+static struct stacks_of ask_stacks(struct peer *p)
 {
     struct records *rec = &p->records;
-    if (!rec->page || rec->replaced)
-        return;
-    rec->asked[0] = rec->look.tid != p->eye.pid && ask(rec, 0, rec->look.tid);
-    rec->asked[1] = ask(rec, 1, p->eye.pid);
-}
-
-/* Answers of the look before, which nobody fetched, give their places back. */
-static void look_end(struct records *rec)
-{
-    uint64_t ignored[BOARD_FRAMES];
-    for (int i = 0; i < BOARD_STACKS; i++)
-        if (rec->asked[i])
-            (void)stack_take(rec->page, i, ignored);
-    memset(rec->asked, 0, sizeof rec->asked);
+    struct stacks_of of = {.pid = p->eye.pid, .tid = rec->look.tid, .page = rec->page};
+    of.outside = atomic_load_explicit(&rec->page->stack_signal, memory_order_relaxed) != BOARD_STACKS_OFF;
+    of.asked[0] = rec->look.tid != p->eye.pid && ask(rec, 0, rec->look.tid);
+    of.asked[1] = ask(rec, 1, p->eye.pid);
+    return of;
 }
 
 static bool looked_at(const struct watch *w, const struct peer *p)
@@ -346,22 +336,39 @@ static bool looked_at(const struct watch *w, const struct peer *p)
     return peer_is_local(w, p) && p->state == PEER_ALIVE && !p->ended_ns;
 }
 
+/* A look whose predecessor still stands, for a file or memory that does not answer, is one without stacks. */
+static void take_stacks(struct watch *w)
+{
+    for (int i = 0; i < w->npeers; i++)
+        w->peers[i].records.stack_place = -1;
+    if (w->stacks && !stacks_done(w->stacks))
+        return;
+    (void)stacks_end(w->stacks, 0);
+    w->stacks = NULL;
+    struct stacks_of *of = mem_array((size_t)w->npeers, sizeof *of);
+    int n = 0;
+    for (int i = 0; of && i < w->npeers; i++) {
+        struct records *rec = &w->peers[i].records;
+        if (!looked_at(w, &w->peers[i]) || !rec->page || rec->replaced)
+            continue;
+        rec->stack_place = n;
+        of[n++] = ask_stacks(&w->peers[i]);
+    }
+    if (n > 0)
+        w->stacks = stacks_begin(of, n);
+    free(of);
+}
+
 void report_begin(struct watch *w)
 {
     uint64_t began = clock_ns(), now;
     for (int i = 0; i < w->npeers; i++)
-        if (looked_at(w, &w->peers[i])) {
-            look_end(&w->peers[i].records);
+        if (looked_at(w, &w->peers[i]))
             look_at(w, &w->peers[i]);
-        }
     if ((now = clock_ns()) < began + TWICE_NS) /* stacks are asked for after a second look */
         usleep((useconds_t)((began + TWICE_NS - now) / 1000 + 1));
-    for (int i = 0; i < w->npeers; i++)
-        if (looked_at(w, &w->peers[i]))
-            ask_stacks(&w->peers[i]);
-    w->look_ns = clock_ns();
-    w->unwind_ns = 0;
-    symbol_files_close(&w->files);
+    take_stacks(w);
+    w->look_ns = w->stacks_look_ns = clock_ns();
 }
 
 uint64_t report_ready_ns(const struct watch *w)
@@ -371,39 +378,16 @@ uint64_t report_ready_ns(const struct watch *w)
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------------------- */
 
-/* Of a thread that was asked, its answer; who was not, or could not answer, waits, and its stack is read from outside. */
-static bool add_stack(struct watch *w, struct records *rec, struct symbols *symbols, int place, struct verdict_process *v)
+/* The look was a moment ago; where processors are wanted by many, its stacks take a little longer. */
+static void fill_stack(struct watch *w, const struct records *rec, struct verdict_process *v)
 {
-    uint64_t pc[BOARD_FRAMES], began = clock_ns();
-    int32_t tid = place == 0 ? rec->look.tid : rec->look.pid;
-    uint32_t n = rec->asked[place] ? stack_take(rec->page, place, pc) : 0, sure = n;
     bool inside = false;
-    rec->asked[place] = false;
-    if (n == 0 && w->unwind_ns < UNWIND_MOST_NS &&
-        atomic_load_explicit(&rec->page->stack_signal, memory_order_relaxed) != BOARD_STACKS_OFF)
-        n = unwind_waiting(symbols, rec->look.pid, tid, pc, UNWIND_FRAMES, &sure);
-    size_t len = strlen(v->stack), head = 0;
-    if (n > 0 && place == 1 && rec->look.tid != rec->look.pid)
-        head = (size_t)snprintf(v->stack + len, sizeof v->stack - len, "%smain thread:\n", len ? "\n" : "");
-    stack_name(symbols, pc, n, sure, v->stack, sizeof v->stack, &inside);
-    if (strlen(v->stack) < len + head + (head > 0)) /* there was room for the heading alone, or not even that */
-        v->stack[len] = 0;
-    w->unwind_ns += clock_ns() - began;
-    return inside;
-}
-
-/* in_library: of the thread that calls us. */
-static void fill_stack(struct watch *w, struct records *rec, struct verdict_process *v)
-{
-    struct symbols *symbols = symbols_open(rec->look.pid, &w->files);
-    if (!symbols)
+    if (!w->stacks || w->stacks_look_ns != w->look_ns || rec->stack_place < 0)
         return;
-    bool inside = false, main_inside;
-    if (rec->look.tid != rec->look.pid)
-        inside = add_stack(w, rec, symbols, 0, v);
-    main_inside = add_stack(w, rec, symbols, 1, v);
-    v->in_library = v->in_library || inside || (rec->look.tid == rec->look.pid && main_inside);
-    symbols_close(symbols);
+    while (!stacks_told(w->stacks, rec->stack_place, v->stack, sizeof v->stack, &inside) && !stacks_done(w->stacks) &&
+           clock_ns() < w->look_ns + STACKS_WAIT_NS)
+        usleep(500);
+    v->in_library = v->in_library || inside;
 }
 
 /* Does one of its operations run, and is it the thread looked at that waits in it? */
@@ -428,13 +412,19 @@ static void fill_position(const struct records *rec, struct verdict_process *v, 
     board_position_read(rec->page, text, sizeof text, &since);
     if (text[0] && since + LOOK_NS > look_ns) {
         snprintf(v->python, sizeof v->python, "%.95s", text);
+        text_clean(v->python, strlen(v->python), false);
         return;
     }
-    for (size_t i = 0; i < rec->ncomms && !v->python[0]; i++) { /* the last call is the best that is known */
+    uint64_t newest = 0; /* the last call is the best that is known */
+    for (size_t i = 0; i < rec->ncomms; i++) {
         const struct ledger_notes *n = rec->comms[i].notes;
         char site[LEDGER_SITE_BYTES];
-        if (rec->comms[i].region && ledger_site(n, atomic_load_explicit(&n->site, memory_order_relaxed), site)[0])
-            snprintf(v->python, sizeof v->python, "last seen at %.80s", site);
+        struct ledger_event e;
+        if (!rec->comms[i].region || !ledger_newest(rec->comms[i].parts.ledger, &e) || e.start_ns < newest ||
+            !ledger_site(n, atomic_load_explicit(&n->site, memory_order_relaxed), site)[0])
+            continue;
+        newest = e.start_ns;
+        snprintf(v->python, sizeof v->python, "last seen at %.80s", site);
     }
 }
 

@@ -50,7 +50,7 @@ struct records {              /* one a process of this host; zeroed elsewhere */
     /* the present look */
     struct proc_look look;
     struct proc_spot spot[BOARD_STACKS]; /* of the threads to ask, when the look began */
-    bool asked[BOARD_STACKS];
+    int stack_place;              /* in w->stacks; -1 = none */
     bool replaced;                /* by exec, as it seemed when the look began */
     uint32_t position_wanted;
     struct verdict_process process; /* what came out of the look of process_look_ns */

@@ -210,36 +210,25 @@ uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES])
     return n;
 }
 
-static void add_frame(struct text *t, const struct symbol_name *name, bool sure)
+bool stack_name(struct symbols *symbols, uint64_t pc, bool returns, bool sure, char *buf, size_t buf_bytes, bool *in_library)
 {
-    text_add(t, "%s", sure ? "" : "? ");
-    if (name->function[0])
-        text_add(t, "%s+0x%llx (%s)\n", name->function, (unsigned long long)name->offset, name->module);
-    else if (name->module[0])
-        text_add(t, "%s+0x%llx\n", name->module, (unsigned long long)name->offset);
-    else
-        text_add(t, "0x%llx\n", (unsigned long long)name->offset);
-}
-
-void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, uint32_t sure, char *buf, size_t buf_bytes, bool *in_library)
-{
+    struct symbol_name name;
+    struct text t = {0};
     size_t len = strlen(buf);
-    for (uint32_t i = 0; i < n; i++) {
-        struct symbol_name name;
-        struct text t = {0};
-        symbols_name(symbols, pc[i] - (i > 0), &name); /* a return address lies behind its call */
-        name.offset += i > 0;
-        add_frame(&t, &name, i < sure);
-        bool fits = t.s && len + t.len < buf_bytes; /* whole lines only */
-        if (fits)
-            memcpy(buf + len, t.s, t.len + 1);
-        len += fits ? t.len : 0;
-        text_free(&t);
-        if (!fits)
-            break;
-        if (i < sure && strncmp(name.module, "libunisono.so", 13) == 0)
-            *in_library = true;
-    }
-    if (len > 0 && buf[len - 1] == '\n')
-        buf[len - 1] = 0;
+    symbols_name(symbols, pc - returns, &name);
+    name.offset += returns;
+    text_add(&t, "%s", sure ? "" : "? ");
+    if (name.function[0])
+        text_add(&t, "%s+0x%llx (%s)\n", name.function, (unsigned long long)name.offset, name.module);
+    else if (name.module[0])
+        text_add(&t, "%s+0x%llx\n", name.module, (unsigned long long)name.offset);
+    else
+        text_add(&t, "0x%llx\n", (unsigned long long)name.offset);
+    bool fits = t.s && len + t.len < buf_bytes; /* whole lines only */
+    if (fits)
+        memcpy(buf + len, t.s, t.len + 1);
+    text_free(&t);
+    if (fits && sure && strncmp(name.module, "libunisono.so", 13) == 0)
+        *in_library = true;
+    return fits;
 }

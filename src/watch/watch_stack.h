@@ -24,8 +24,8 @@ bool stack_ask(struct board_page *p, int place, int32_t tid, const struct proc_s
 bool stack_ready(struct board_page *p, int place);
 uint32_t stack_take(struct board_page *p, int place, uint64_t pc[BOARD_FRAMES]); /* top first; gives the place back. 0: no answer */
 
-/* Addresses to lines "function+0x2c (program)", appended to buf; from the one with index `sure` on "? function+0x2c (program)".
- * in_library: set where one that is sure is a frame of ours. */
-void stack_name(struct symbols *symbols, const uint64_t *pc, uint32_t n, uint32_t sure, char *buf, size_t buf_bytes, bool *in_library);
+/* Append "function+0x2c (program)\n", "? function+0x2c (program)\n" if it is not sure. returns: pc lies behind a call. False: no room.
+ * in_library: set where it is sure, and of ours. */
+bool stack_name(struct symbols *symbols, uint64_t pc, bool returns, bool sure, char *buf, size_t buf_bytes, bool *in_library);
 
 #endif

@@ -16,7 +16,8 @@
 #include "watch/watch_proc.h"
 
 #define MOST_MAPS 512
-#define MOST_TABLE_BYTES (64u << 20)  /* a table beyond that is not read */
+#define MOST_TABLE_BYTES (32u << 20)  /* a table beyond that is not read */
+#define MOST_SEGMENTS 128
 #define MOST_BYTES (256u << 20)       /* of the functions of all files together */
 
 struct function { uint64_t at; uint32_t bytes, name; }; /* name: offset in the file's names */
@@ -73,7 +74,7 @@ static void *part(int fd, uint64_t offset, uint64_t bytes)
 static bool read_head(int fd, ElfW(Ehdr) *h)
 {
     return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h && memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 &&
-           h->e_ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) && h->e_phentsize == sizeof(ElfW(Phdr)) &&
+           h->e_ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) && h->e_phentsize == sizeof(ElfW(Phdr)) && h->e_phnum <= MOST_SEGMENTS &&
            (h->e_shnum == 0 || h->e_shentsize == sizeof(ElfW(Shdr)));
 }
 
@@ -208,6 +209,7 @@ static void name_function(const struct symbol_file *f, const struct function *x,
     uint64_t room = MIN(f->names_bytes - x->name, name_bytes - 1), offset = f->names + x->name;
     ssize_t n = offset <= INT64_MAX ? pread(f->fd, name, room, (off_t)offset) : -1;
     name[n > 0 ? n : 0] = 0;
+    text_clean(name, strlen(name), false);
 }
 
 /* ---- a process ---------------------------------------------------------------------------------------------------------- */
@@ -261,6 +263,7 @@ void symbols_name(struct symbols *s, uint64_t address, struct symbol_name *name)
     const char *slash = strrchr(m->path, '/');
     uint64_t base;
     snprintf(name->module, sizeof name->module, "%.63s", slash ? slash + 1 : m->path);
+    text_clean(name->module, strlen(name->module), false);
     name->offset = address - m->start + m->offset;
     struct symbol_file *f = symbols_file(s, address, &base);
     if (f && !f->named)

@@ -25,13 +25,14 @@ enum { FRAME_REGISTER = 29, STACK_REGISTER = 31 };
 #ifdef UNWINDS
 
 #define PAGE_BYTES 4096u
-#define MOST_READS 4096u       /* of a process, for one stack */
+#define MOST_READS 16384u      /* of a process and its files, for one stack */
 #define SEARCH_BYTES 65536u    /* of the stack, for a frame whose register is not known */
 
 struct unwinding {
     struct symbols *symbols;
     int32_t pid;
     unsigned reads;
+    uint64_t until_ns;
     uint64_t page;             /* whose words these are; 1 = none yet */
     uint64_t words[PAGE_BYTES / 8];
     uint64_t pc;
@@ -39,10 +40,15 @@ struct unwinding {
     bool known[CFI_REGISTERS];
 };
 
+static bool may_read(struct unwinding *u)
+{
+    return u->reads++ < MOST_READS && clock_ns() < u->until_ns;
+}
+
 static bool read_memory(struct unwinding *u, uint64_t address, void *buf, size_t bytes)
 {
     struct iovec here = {buf, bytes}, there = {(void *)(uintptr_t)address, bytes};
-    return u->reads++ < MOST_READS && process_vm_readv(u->pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
+    return may_read(u) && process_vm_readv(u->pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
 /* A word of the stack: a page at a time. */
@@ -124,7 +130,7 @@ static bool read_code(struct unwinding *u, uint64_t address, uint8_t *buf, size_
 {
     uint64_t base;
     const struct symbol_file *f = symbols_file(u->symbols, address, &base);
-    return f && symbol_file_read(f, address - base, buf, bytes);
+    return f && may_read(u) && symbol_file_read(f, address - base, buf, bytes);
 }
 
 /* Is the code at `target` the callee, or an entry of a linkage table that leads to it? */
@@ -154,7 +160,7 @@ static size_t call_bytes(uint8_t modrm, uint8_t sib)
 static enum call call_before(struct unwinding *u, uint64_t address, uint64_t callee)
 {
     uint8_t b[8];
-    if (!symbols_is_code(u->symbols, address - 1) || !read_code(u, address - sizeof b, b, sizeof b))
+    if (!read_code(u, address - sizeof b, b, sizeof b))
         return CALL_NONE;
     if (b[3] == 0xe8 && leads_to(u, address + (uint64_t)(int64_t)distance_at(b + 4), callee))
         return CALL_OF_IT;
@@ -178,6 +184,8 @@ static bool search_frame(struct unwinding *u, const struct cfi_row *row, uint64_
     for (uint64_t frame = stack; frame < stack + SEARCH_BYTES; frame += 16) { /* frames are aligned */
         if (!read_word(u, frame + 8, &address))
             break;
+        if (!symbols_is_code(u->symbols, address - 1))
+            continue;
         enum call call = call_before(u, address, row->begin + base_of_file);
         if (call == CALL_OF_IT) {
             found = frame;
@@ -225,9 +233,9 @@ static uint32_t walk(struct unwinding *u, uint64_t *pc, uint32_t most, uint32_t 
     return n;
 }
 
-uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most, uint32_t *sure)
+uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most, uint32_t *sure, uint64_t until_ns)
 {
-    struct unwinding u = {.symbols = symbols, .pid = pid, .page = 1};
+    struct unwinding u = {.symbols = symbols, .pid = pid, .until_ns = until_ns, .page = 1};
     struct proc_waits before, after;
     char state = proc_state(pid, tid);
     *sure = 0;
@@ -241,9 +249,9 @@ uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint6
 
 #else
 
-uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most, uint32_t *sure)
+uint32_t unwind_waiting(struct symbols *symbols, int32_t pid, int32_t tid, uint64_t *pc, uint32_t most, uint32_t *sure, uint64_t until_ns)
 {
-    (void)symbols, (void)pid, (void)tid, (void)pc, (void)most;
+    (void)symbols, (void)pid, (void)tid, (void)pc, (void)most, (void)until_ns;
     *sure = 0;
     return 0;
 }

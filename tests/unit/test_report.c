@@ -12,13 +12,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum doing { IDLE = LIVE_IDLE, REDUCES, READS, BURNS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES, EXECS };
+enum doing { IDLE = LIVE_IDLE, REDUCES, READS, BURNS, TAKES_SIGNALS, SPLITS, DESTROYS, EXITS_3, FORKS, ALLOCATES, EXECS, HANGS };
 
 static bool without_stacks;
 static char small_memory[200]; /* a cgroup for the ranks; "" = none */
@@ -26,6 +30,26 @@ static char small_memory[200]; /* a cgroup for the ranks; "" = none */
 /* ---- the ranks -------------------------------------------------------------------------------------------------------------- */
 
 static void on_any(int sig) { (void)sig; }
+
+/* Sleeps with its stack in memory that nobody fills: who reads it waits as it would for a file server that has gone. */
+#if defined(__x86_64__)
+void sleeps_at(void *stack);
+__asm__(".text\n.globl sleeps_at\n.type sleeps_at,@function\nsleeps_at:\n.cfi_startproc\n mov %rdi,%rsp\n1: mov $34,%eax\n syscall\n jmp 1b\n"
+        ".cfi_endproc\n.size sleeps_at,.-sleeps_at\n"); /* pause */
+static void hang_memory(void)
+{
+    enum { BYTES = 1 << 20 };
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = {.api = UFFD_API};
+    char *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register r = {.range = {(uintptr_t)p, BYTES}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (fd < 0 || p == MAP_FAILED || ioctl(fd, UFFDIO_API, &api) != 0 || ioctl(fd, UFFDIO_REGISTER, &r) != 0)
+        _exit(77);
+    sleeps_at(p + BYTES / 2);
+}
+#else
+static void hang_memory(void) { _exit(77); }
+#endif
 
 static void act(int what, uno_comm *comm, int rank)
 {
@@ -51,6 +75,7 @@ static void act(int what, uno_comm *comm, int rank)
         execlp("sleep", "sleep", "60", (char *)NULL);
         _exit(9);
     case FORKS: live_forks(); break;
+    case HANGS: hang_memory(); break;
     case ALLOCATES: {
         volatile char *p = malloc((size_t)1 << 30);
         for (size_t i = 0; p && i < (size_t)1 << 30; i += 4096)
@@ -523,8 +548,42 @@ static void signal_taken(void **state)
     assert_int_equal(atomic_load(&live.watch.peers[1].records.page->stack_signal), 0);
     live_look();
     live_report(1, REPORT_EVENTS, &r);
-    assert_string_equal(r.process.stack, "");
     assert_int_equal(r.status, VERDICT_REPORTED);
+    verdict_rank_free(&r);
+}
+
+static bool pauses(const struct verdict_rank *r) { return strcmp(r->process.syscall, "pause") == 0; }
+
+/* Whoever judges does not hang with whom it judges: the others are told of in time, without stacks as long as one does not answer. */
+static void hung_memory(void **state)
+{
+    (void)state;
+    struct verdict_rank r;
+    int status;
+    live_order(1, HANGS);
+    live_order(2, READS);
+    usleep(50000);
+    if (waitpid(live.pids[1], &status, WNOHANG) == live.pids[1]) {
+        live.pids[1] = 0;
+        print_message("no memory that hangs can be made here\n");
+        skip();
+    }
+    for (int i = 0; i < 3; i++) {
+        uint64_t began = clock_ns();
+        live_look();
+        live_report(1, REPORT_EVENTS, &r);
+        assert_string_equal(r.process.stack, "");
+        verdict_rank_free(&r);
+        live_report(2, REPORT_EVENTS, &r);
+        verdict_rank_free(&r);
+        assert_true(clock_ns() - began < 1000000000);
+    }
+    live_report(1, REPORT_EVENTS, &r);
+    if (r.process.syscall[0])
+        assert_true(pauses(&r));
+    verdict_rank_free(&r);
+    live_end_rank(1); /* and with it what was waited for */
+    assert_true(live_becomes(2, in_read, &r));
     verdict_rank_free(&r);
 }
 
@@ -596,7 +655,7 @@ int main(void)
         CASE(three_at_once), CASE(stopped_rank), CASE(replaced_rank), CASE(who_ends_is_not_replaced), CASE(traced_rank), CASE(starved_rank),
         CASE(frozen_rank), CASE(frozen_rank_v1),
         CASE(killed_rank), CASE(killed_with_child),
-        CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(looked_at_while_busy),
+        CASE(exited_ranks), CASE(communicators), CASE(signal_taken), CASE(hung_memory), CASE(looked_at_while_busy),
         cmocka_unit_test(programs_have_names), cmocka_unit_test_setup_teardown(out_of_memory, setup_small_memory, teardown_small_memory),
         cmocka_unit_test_setup_teardown(stacks_off, setup_without_stacks, teardown),
     };

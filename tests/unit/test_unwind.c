@@ -111,7 +111,7 @@ static uint32_t stack_of(pid_t pid, char *names, size_t bytes)
     struct symbol_files files = {0};
     struct symbols *s = symbols_open(pid, &files);
     assert_non_null(s);
-    uint32_t n = unwind_waiting(s, pid, pid, pc, MOST, &sure);
+    uint32_t n = unwind_waiting(s, pid, pid, pc, MOST, &sure, clock_ns() + LIMIT_NS);
     assert_true(sure <= n);
     size_t len = (size_t)snprintf(names, bytes, " ");
     for (uint32_t i = 0; i < n && len < bytes; i++) {
