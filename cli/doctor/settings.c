@@ -197,7 +197,7 @@ static struct opinion own_opinion(struct model *m, const char *name, const char 
     char *kept = before ? strdup(before) : NULL;
     if (setenv(name, value, 1) == 0 && uno_settings_audit(&found, &n) == UNO_OK)
         for (size_t i = 0; i < n; i++)
-            if (strcmp(found[i].name, name) == 0 && (strcmp(found[i].what, "unknown") == 0 || strcmp(found[i].what, "illegal") == 0))
+            if (strcmp(found[i].name, name) == 0 && (strcmp(found[i].what, "unknown") == 0 || (strcmp(found[i].what, "illegal") == 0 && !strchr(value, '$')))) /* $: the shell makes the value */
                 o = opinion(GRADE_WRONG, model_say(m, "%s=%s: %s", name, value, found[i].text), "`unisono doctor --env --all` lists what is legal");
     uno_settings_audit_free(found, n);
     if (kept)
