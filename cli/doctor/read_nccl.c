@@ -135,6 +135,8 @@ static bool version(struct model *m, const struct line *l, const struct nccl_lin
         name = "NCCL";
     if (scan(text, "RCCL version : %w", &v) || scan(text, "RCCL version %w", &v))
         name = "RCCL";
+    if (name && memmem(v.p, v.n, "+hip", 4)) /* as RCCL called itself for long */
+        name = "RCCL";
     if (!name || v.n > 40 || !memchr(v.p, '.', v.n))
         return false;
     struct fact f = n ? nccl_fact(n, F_VERSION) : fact_at(l, F_VERSION);

@@ -274,6 +274,9 @@ static const char *number_fix(struct model *m, const char *name, long long v, ch
 static struct opinion function_opinion(struct model *m, const char *name, const char *value)
 {
     static const char FUNCTIONS[] = "Broadcast Reduce AllGather ReduceScatter AllReduce";
+    const char *library = library_of(m);
+    if (library && same_text(library, "RCCL")) /* it passes over words that it does not know, and over what is empty */
+        return FINE;
     size_t n = strlen(value);
     if (n && (value[n - 1] == ';' || value[n - 1] == ','))
         return opinion(GRADE_WRONG, model_say(m, "%s=%s ends in '%c', and NCCL fails at init on the empty word behind it", name, value, value[n - 1]), assigned(m, name, model_string(m, value, n - 1)));
@@ -444,6 +447,9 @@ struct opinion setting_opinion(struct model *m, const char *name, const char *va
     struct opinion o = name_opinion(m, name, value);
     if (o.grade == GRADE_WRONG || strchr(value, '$'))
         return o;
+    size_t n = strlen(value);
+    if (is_family(name) && n > 1 && (value[0] == '"' || value[0] == '\'') && value[n - 1] == value[0])
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s: the quotes are a part of the value, and its parser does not take them away", name, value), assigned(m, name, model_string(m, value + 1, n - 2)));
     const struct known *k = known_named(name);
     struct opinion tried[5] = {word_opinion(m, name, value), k ? number_opinion(m, k, value) : FINE, FINE, special_opinion(m, k, name, value), library_opinion(m, k, name, value)};
     if (tried[1].grade == GRADE_FINE)
