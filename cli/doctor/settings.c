@@ -100,7 +100,15 @@ const char *setting_meaning(const char *name)
 
 static bool is_family(const char *name)
 {
-    return begins(name, "NCCL_") || begins(name, "RCCL_") || begins(name, "TORCH_NCCL_") || begins(name, "TORCH_FR_") || begins(name, "GLOO_") || begins(name, "UNISONO_");
+    static const struct { const char *prefix; bool all_known; } families[] = {
+#define FAMILY(prefix, all_known) {prefix, all_known},
+#include "families.def"
+#undef FAMILY
+    };
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i].all_known && begins(name, families[i].prefix))
+            return true;
+    return false;
 }
 
 static bool other_known(const char *name)
