@@ -87,7 +87,7 @@ class Advice(unittest.TestCase):
         loads = "above what loading and saving take"
         for job, there in (("gpus=64 model=70B framework=torch", True), ("gpus=64 model=8x22B", True), ("gpus=8 model=7B framework=torch", False), ("gpus=8 framework=torch", False), ("gpus=16 model=405B framework=vllm", False)):
             self.assertEqual(any(loads in a["what"] for a in self.advice(job)), there, job)
-        self.assertTrue(all(a["why"] and a["verify"] for a in amd + nvidia + one))
+        self.assertTrue(all(a["why"] and a["verify"] and a["source"] for a in amd + nvidia + one))
 
     def test_horovod_is_told_nothing_of_pytorch(self):
         said = json.dumps(self.advice("gpus=64 model=70B framework=horovod"))
