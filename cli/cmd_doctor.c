@@ -65,11 +65,12 @@ static bool is_finding(const uno_setting_finding *f)
     return strcmp(f->what, "used") != 0 && !(strcmp(f->what, "unknown") == 0 && doctor_is_of_others(f->name));
 }
 
-static size_t complaints(const struct report *r)
+/* A variable that both have something against counts once. */
+static size_t complaints(const struct report *r, struct doctor *d)
 {
-    size_t n = 0;
+    size_t n = doctor_variables_wrong(d, NULL);
     for (size_t i = 0; i < r->nfindings; i++)
-        n += is_finding(&r->findings[i]);
+        n += is_finding(&r->findings[i]) && !doctor_variables_wrong(d, r->findings[i].name);
     return n;
 }
 
@@ -129,9 +130,9 @@ static void print_findings(const struct report *r)
     }
 }
 
-static void print_people(const struct report *r, bool all)
+static void print_people(const struct report *r, struct doctor *d, size_t bad, bool all)
 {
-    size_t width = 0, bad = complaints(r);
+    size_t width = 0;
     for (size_t i = 0; i < r->nsettings; i++)
         if (strlen(r->settings[i].name) > width)
             width = strlen(r->settings[i].name);
@@ -139,10 +140,12 @@ static void print_people(const struct report *r, bool all)
     for (size_t i = 0; i < r->nsettings; i++)
         print_setting(&r->settings[i], all, (int)width);
     print_findings(r);
+    putchar('\n');
+    doctor_variables(d, all, false);
     if (bad)
-        printf("\n%zu finding%s.\n", bad, bad == 1 ? "" : "s");
+        printf("%zu finding%s.\n", bad, bad == 1 ? "" : "s");
     else
-        printf("\nNothing to complain about.\n");
+        printf("Nothing to complain about.\n");
 }
 
 /* ---- for programs --------------------------------------------------------------------------------------- */
@@ -154,9 +157,9 @@ static void json_field(const char *key, const char *value, bool last)
     fputs(last ? "" : ", ", stdout);
 }
 
-static void print_json(const struct report *r, struct doctor *d)
+static void print_json(const struct report *r, struct doctor *d, size_t bad)
 {
-    printf("{\"settings\": [");
+    printf("{\"version\": 1,\n \"settings\": [");
     for (size_t i = 0; i < r->nsettings; i++) {
         const uno_setting *s = &r->settings[i];
         printf("%s\n  {", i ? "," : "");
@@ -184,11 +187,8 @@ static void print_json(const struct report *r, struct doctor *d)
         putchar('}');
     }
     printf("],\n \"variables\": ");
-    if (d)
-        doctor_variables_json(d);
-    else
-        printf("[]");
-    printf(",\n \"complaints\": %zu}\n", complaints(r));
+    doctor_variables_json(d);
+    printf(",\n \"complaints\": %zu}\n", bad);
 }
 
 static int environment(bool all, bool json)
@@ -199,19 +199,18 @@ static int environment(bool all, bool json)
         return out_error("doctor", "%s", uno_last_error(NULL));
     }
     struct doctor *d = doctor_new();
-    if (d)
+    int rc = CLI_ERROR;
+    if (d) {
         doctor_read_environment(d);
-    size_t wrong = 0;
-    if (json) {
-        print_json(&r, d);
+        size_t bad = complaints(&r, d);
+        rc = bad ? CLI_BAD : CLI_GOOD;
+        if (json)
+            print_json(&r, d, bad);
+        else
+            print_people(&r, d, bad, all);
     } else {
-        print_people(&r, all);
-        if (d) {
-            putchar('\n');
-            wrong = doctor_variables(d, all, false);
-        }
+        out_error("doctor", "there is no memory");
     }
-    int rc = complaints(&r) || wrong ? CLI_BAD : CLI_GOOD;
     doctor_free(d);
     uno_settings_free(r.settings, r.nsettings);
     uno_settings_audit_free(r.findings, r.nfindings);

@@ -13,9 +13,9 @@
 #include "output.h"
 
 static const struct advice {
-    const char *when, *what, *why, *verify;
+    const char *when, *what, *why, *verify, *source;
 } advices[] = {
-#define ADVICE(when, what, why, verify) {when, what, why, verify},
+#define ADVICE(when, what, why, verify, source) {when, what, why, verify, source},
 #include "advice.def"
 #undef ADVICE
 };
@@ -149,7 +149,7 @@ int doctor_advise(const char *text, bool json)
             continue;
         n++;
         if (!json) {
-            printf("%s%d. %s%s\n     why:    %s\n     verify: %s\n", out_colour(stdout, OUT_BOLD), n, a->what, out_colour(stdout, OUT_PLAIN), a->why, a->verify);
+            printf("%s%d. %s%s\n     why:    %s\n     verify: %s\n     source: %s\n", out_colour(stdout, OUT_BOLD), n, a->what, out_colour(stdout, OUT_PLAIN), a->why, a->verify, a->source);
             continue;
         }
         printf("%s\n  {\"what\": ", n > 1 ? "," : "");
@@ -158,6 +158,8 @@ int doctor_advise(const char *text, bool json)
         out_json_string(stdout, a->why);
         fputs(", \"verify\": ", stdout);
         out_json_string(stdout, a->verify);
+        fputs(", \"source\": ", stdout);
+        out_json_string(stdout, a->source);
         putchar('}');
     }
     if (json)

@@ -13,6 +13,7 @@
 #include "print.h"
 #include "report.h"
 #include "settings.h"
+#include "shell.h"
 #include "variables.h"
 
 extern char **environ;
@@ -96,10 +97,16 @@ void doctor_report(struct doctor *d, bool verbose, bool json)
         report_print(first, verbose);
 }
 
-size_t doctor_variables(struct doctor *d, bool all, bool json)
+void doctor_variables(struct doctor *d, bool all, bool json)
 {
     d->machine.variables = json;
-    return json ? 0 : variables_print(d->model, all);
+    if (!json)
+        variables_print(d->model, all);
+}
+
+size_t doctor_variables_wrong(struct doctor *d, const char *name)
+{
+    return variables_wrong(d->model, name);
 }
 
 void doctor_variables_json(struct doctor *d)
@@ -114,15 +121,19 @@ bool doctor_is_of_others(const char *name)
 
 void doctor_read_environment(struct doctor *d)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    for (char **e = environ; to && *e; e++)
-        if (!strchr(*e, '\n') && strncmp(*e, "UNISONO_", 8) != 0)
-            fprintf(to, "%s\n", *e);
-    if (to && fclose(to) == 0 && bytes)
-        input_read_text(d->model, "the environment", text, bytes);
-    free(text);
+    struct model *m = d->model;
+    for (char **e = environ; *e; e++) {
+        size_t n = strcspn(*e, "=");
+        if (!(*e)[n] || strncmp(*e, "UNISONO_", 8) == 0 || !shell_wanted(*e, n))
+            continue;
+        struct fact f = fact_of(F_SETTING); /* as it is: no shell has to read it any more */
+        f.file = "the environment";
+        f.text = model_words(m, *e);
+        f.name = model_string(m, *e, n);
+        f.value = model_words(m, *e + n + 1);
+        f.extra = "listed";
+        model_add(m, &f);
+    }
 }
 
 int doctor_be_agent(void)

@@ -44,9 +44,11 @@ void doctor_read_topology(struct doctor *d, const char *root);
 /* Print which GPUs reach each other over what, of all topologies, tables and logs that were read; with `json` it is kept for doctor_print_json. */
 void doctor_report(struct doctor *d, bool verbose, bool json);
 
-/* Print the variables of libraries that were read, who reads each, and what its value becomes; `all`: with meaning and default. Returns how many do
- * not do what they say. With `json` nothing is printed, and doctor_print_json tells them. */
-size_t doctor_variables(struct doctor *d, bool all, bool json);
+/* Print the variables of libraries that were read, who reads each, and what its value becomes; `all`: with meaning and default. With `json`
+ * nothing is printed, and doctor_print_json tells them. */
+void doctor_variables(struct doctor *d, bool all, bool json);
+/* How many of them do not do what they say; of that name, or all with NULL. */
+size_t doctor_variables_wrong(struct doctor *d, const char *name);
 void doctor_variables_json(struct doctor *d);
 
 /* Is it a name of NCCL's or RCCL's family that images, builds or others' plugins use (NCCL_VERSION), so that its being read by no library is no fault? */

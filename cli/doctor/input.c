@@ -166,17 +166,16 @@ static bool read_source(struct model *m, const char *name, struct source *s)
     return good;
 }
 
-/* A pipe that the unpacking program writes into; NULL when there is no such program. */
-static FILE *unpack(const struct packing *p, FILE *file, pid_t *child)
+/* A pipe that the unpacking program writes what it reads from `in` into; NULL when there is no such program. */
+static FILE *unpack(const struct packing *p, int in, pid_t *child)
 {
     int pipes[2];
     char *words[] = {(char *)p->program, "-dc", NULL};
     posix_spawn_file_actions_t actions;
-    if (fseek(file, 0, SEEK_SET) != 0 || pipe2(pipes, O_CLOEXEC) != 0)
+    if (pipe2(pipes, O_CLOEXEC) != 0)
         return NULL;
-    lseek(fileno(file), 0, SEEK_SET);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fileno(file), 0);
+    posix_spawn_file_actions_adddup2(&actions, in, 0);
     posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     int error = posix_spawnp(child, p->program, &actions, NULL, words, environ);
@@ -188,12 +187,14 @@ static FILE *unpack(const struct packing *p, FILE *file, pid_t *child)
     return from;
 }
 
-static bool read_packed(struct model *m, const char *name, FILE *file, const struct packing *p)
+/* Takes `in`, and closes it. */
+static bool read_packed(struct model *m, const char *name, int in, const struct packing *p)
 {
     char head[HEAD_BYTES];
     pid_t child = -1;
     int status = 0;
-    FILE *from = unpack(p, file, &child);
+    FILE *from = unpack(p, in, &child);
+    close(in);
     struct source s = {.file = from, .head = head, .most = UNPACKED_MOST};
     s.head_bytes = from ? fread(head, 1, sizeof head, from) : 0;
     bool any = s.head_bytes > 0 && read_source(m, name, &s), all = s.used < s.most;
@@ -212,31 +213,66 @@ static bool read_packed(struct model *m, const char *name, FILE *file, const str
     return any;
 }
 
-/* Standard input need not be a file that another program can begin anew: what is packed there goes to a file without a name first. */
-static FILE *spool(const char *head, size_t head_bytes, FILE *from)
+static bool read_packed_file(struct model *m, const char *name, FILE *file, const struct packing *p)
+{
+    int in = fseek(file, 0, SEEK_SET) == 0 ? fcntl(fileno(file), F_DUPFD_CLOEXEC, 3) : -1;
+    if (in < 0 || lseek(in, 0, SEEK_SET) != 0) {
+        model_note(m, "%s: not read: it is compressed with %s, and cannot be begun anew; unpack it first: %s -d", name, p->program, p->program);
+        if (in >= 0)
+            close(in);
+        return false;
+    }
+    return read_packed(m, name, in, p);
+}
+
+static bool write_all(int to, const char *p, size_t bytes)
+{
+    while (bytes) {
+        ssize_t n = write(to, p, bytes);
+        if (n <= 0)
+            return false;
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Standard input need not be a file that another program can begin anew: a process of ours hands on what was looked at, and then the rest, which so
+ * takes no room anywhere. It ends with 1 when reading fails. Returns the end to read from, -1 when there is none. */
+static int hand_on(const char *head, size_t head_bytes, FILE *from, pid_t *feeder)
 {
     char chunk[64 << 10];
-    FILE *file = tmpfile();
-    size_t n = head_bytes;
-    bool good = file && fwrite(head, 1, head_bytes, file) == head_bytes;
-    while (good && n && (n = fread(chunk, 1, sizeof chunk, from)) > 0)
-        good = fwrite(chunk, 1, n, file) == n;
-    if (good && fflush(file) == 0)
-        return file;
-    if (file)
-        fclose(file);
-    return NULL;
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC) != 0)
+        return -1;
+    *feeder = fork();
+    if (*feeder == 0) {
+        signal(SIGPIPE, SIG_IGN); /* the program may have enough */
+        close(pipes[0]);
+        bool good = write_all(pipes[1], head, head_bytes);
+        for (size_t n; good && (n = fread(chunk, 1, sizeof chunk, from)) > 0;)
+            good = write_all(pipes[1], chunk, n);
+        _exit(ferror(from) != 0);
+    }
+    close(pipes[1]);
+    if (*feeder < 0)
+        close(pipes[0]);
+    return *feeder < 0 ? -1 : pipes[0];
 }
 
 static bool read_packed_stdin(struct model *m, const char *name, const struct source *s, const struct packing *p)
 {
-    FILE *file = spool(s->head, s->head_bytes, s->file);
-    if (!file) {
-        model_note(m, "%s: not read: it is compressed with %s, and there is no room to keep it while it is unpacked; unpack it first: %s -d", name, p->program, p->program);
+    pid_t feeder = -1;
+    int status = 0, in = hand_on(s->head, s->head_bytes, s->file, &feeder);
+    if (in < 0) {
+        model_note(m, "%s: not read: it is compressed with %s, and no process can be started to hand it on: %s", name, p->program, strerror(errno));
         return false;
     }
-    bool any = read_packed(m, name, file, p);
-    fclose(file);
+    bool any = read_packed(m, name, in, p);
+    kill(feeder, SIGTERM);
+    waitpid(feeder, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+        model_note(m, "%s: reading it failed before its end", name);
     return any;
 }
 
@@ -246,12 +282,17 @@ static bool read_stream(struct model *m, const char *name, FILE *file)
     struct source s = {.file = file, .head = head};
     s.head_bytes = fread(head, 1, sizeof head, file);
     if (s.head_bytes == 0) {
-        model_note(m, "%s: it is empty", name);
+        model_note(m, ferror(file) ? "%s: not read: %s" : "%s: it is empty", name, strerror(errno));
         return false;
     }
     m->files++;
     const struct packing *p = packing_of(head, s.head_bytes);
-    return !p ? read_source(m, name, &s) : file == stdin ? read_packed_stdin(m, name, &s, p) : read_packed(m, name, file, p);
+    if (p)
+        return file == stdin ? read_packed_stdin(m, name, &s, p) : read_packed_file(m, name, file, p);
+    bool any = read_source(m, name, &s);
+    if (ferror(file))
+        model_note(m, "%s: reading it failed before its end: %s", name, strerror(errno));
+    return any;
 }
 
 static int by_name(const void *a, const void *b)

@@ -160,6 +160,14 @@ static void tell_warnings(struct judge *j)
         model_note(j->m, "%d more such warnings", n - SHOWN);
 }
 
+bool anything_found(const struct judge *j)
+{
+    for (const struct finding *f = j->first; f; f = f->next)
+        if (f->weight >= SYMPTOM && f->rule != j->rule->name)
+            return true;
+    return false;
+}
+
 void judge_all(struct judge *j, struct model *m)
 {
     *j = (struct judge){.m = m};

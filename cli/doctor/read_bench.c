@@ -60,6 +60,12 @@ static bool gloo_header(struct model *m, struct context *c, const struct line *l
         c->bench_columns = has(s, "size (B)") ? 8 : 7;
         return true;
     }
+    if (begins(s, "Algorithm:") && scan(s, "Algorithm: %w", &name)) {
+        snprintf(c->bench_algorithm, sizeof c->bench_algorithm, "%.*s", (int)name.n, name.p);
+        return true;
+    }
+    if (begins(s, "Options:") && scan(s, "processes=%d", &c->bench_processes))
+        return true;
     if (!scan(s, "tcp,%*iface=%w", &name) || !scan(s, "speed=%d,", &speed))
         return false;
     struct fact f = fact_at(l, F_GLOO_DEVICE);
@@ -83,6 +89,8 @@ static bool gloo_row(struct model *m, struct context *c, const struct line *l, c
     struct fact f = fact_at(l, F_GLOO_BENCH);
     f.a = whole(n == 8 ? v[0] : v[0] * 4);
     f.x = v[n - 2] * 1.073741824;
+    f.name = model_words(m, c->bench_algorithm);
+    f.c = c->bench_processes;
     f.b = whole(v[n - 2] * 1e6); /* rows of one size that differ are two */
     return fact_add(m, f);
 }
@@ -94,7 +102,7 @@ static bool read_line(struct model *m, struct context *c, const struct line *l)
     double average;
     struct span host, bus;
     if (*s != '#' && !isdigit((unsigned char)*s))
-        return has(s, "tcp,") || has(s, "p50 (") ? gloo_header(m, c, l, s) : false;
+        return has(s, "tcp,") || has(s, "p50 (") || has(s, "Algorithm:") || has(s, "processes=") ? gloo_header(m, c, l, s) : false;
     if (*s != '#')
         return (c->bench_columns && gloo_row(m, c, l, s)) || row(m, l);
     if (scan(s, "# Out of bounds values : %d", &v)) {

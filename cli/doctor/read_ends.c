@@ -176,6 +176,16 @@ static bool batch_ended(struct model *m, const struct line *l)
     return true;
 }
 
+/* "1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons": the first number. */
+static bool ray_killed(const char *s)
+{
+    const char *p = strstr(s, " Workers (tasks / actors) killed due to memory pressure");
+    const char *number = p;
+    while (number && number > s && isdigit((unsigned char)number[-1]))
+        number--;
+    return p && strtol(number, NULL, 10) > 0;
+}
+
 static bool launcher_said(struct model *m, const struct line *l)
 {
     int64_t rank, code, pid = NOBODY;
@@ -187,7 +197,7 @@ static bool launcher_said(struct model *m, const struct line *l)
         model_add(m, &f);
         return true;
     }
-    if (has(s, "killed due to memory pressure")) {
+    if (has(s, "killed due to memory pressure") && ray_killed(s)) {
         struct span ip;
         struct fact f = fact_at(l, F_KILLED);
         f.pid = f.rank = NOBODY;

@@ -135,6 +135,8 @@ static bool version(struct model *m, const struct line *l, const struct nccl_lin
         name = "NCCL";
     if (scan(text, "RCCL version : %w", &v) || scan(text, "RCCL version %w", &v))
         name = "RCCL";
+    if (name && memmem(v.p, v.n, "+hip", 4)) /* as RCCL called itself for long */
+        name = "RCCL";
     if (!name || v.n > 40 || !memchr(v.p, '.', v.n))
         return false;
     struct fact f = n ? nccl_fact(n, F_VERSION) : fact_at(l, F_VERSION);
@@ -222,21 +224,34 @@ static bool channel(struct model *m, const struct nccl_line *n)
     return true;
 }
 
+/* A mask is hexadecimal, in words of 32 bits, the highest first: "ff,ffff0000,00ffffff"; newer releases print a list: "0-23,48-71". */
+static int64_t processors(struct model *m, struct span mask)
+{
+    int64_t bits = 0;
+    size_t word = 0;
+    bool list = memchr(mask.p, '-', mask.n) != NULL;
+    for (size_t i = mask.n; i-- > 0 && !list; word = mask.p[i] == ',' ? 0 : word + 1) {
+        int c = (unsigned char)mask.p[i];
+        list = c == ',' && word != 8;
+        bits += c == ',' ? 0 : __builtin_popcount((unsigned)(isdigit(c) ? c - '0' : (c | 32) - 'a' + 10));
+    }
+    return list ? numbers_listed(model_string(m, mask.p, mask.n)) : bits;
+}
+
 static bool affinity(struct model *m, const struct nccl_line *n)
 {
     int64_t gpu;
     struct span mask;
     if (!scan(n->msg, "Setting affinity for GPU %d to %w", &gpu, &mask))
         return false;
+    mask.n = strspn(mask.p, "0123456789abcdefABCDEF,-");
     if (n->line->cut)
         return true;
     struct fact f = nccl_fact(n, F_AFFINITY);
     f.dev = (int)gpu;
     f.name = model_string(m, mask.p, mask.n);
     f.value = "nccl";
-    for (size_t i = 0; i < mask.n; i++)
-        if (isxdigit((unsigned char)mask.p[i]))
-            f.a += __builtin_popcount((unsigned)(isdigit((unsigned char)mask.p[i]) ? mask.p[i] - '0' : (mask.p[i] | 32) - 'a' + 10));
+    f.a = processors(m, mask);
     model_add(m, &f);
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * read_process.c - what tools say of one process: which files of the library are mapped into it (/proc/PID/maps, lsof, LD_DEBUG), where it may run
- * (/proc/PID/status, taskset), and which package of the library is installed (pip). A listing of what could be found (ldconfig -p, ls) says
+ * (/proc/PID/status, taskset), and which package of the library is installed (pip). A listing of what could be found (ldconfig -p, ls, find) says
  * nothing of a process and is left alone.
  */
 #include <ctype.h>
@@ -42,7 +42,7 @@ static int64_t process_of(const struct line *l, const char *s, bool *mapped)
         *mapped = true;
         return pid;
     }
-    *mapped = is_mapping(s) || *s == '/';
+    *mapped = is_mapping(s);
     return l->pid;
 }
 
@@ -51,11 +51,11 @@ static bool library(struct model *m, const struct line *l, const char *s)
     char path[1024];
     bool mapped;
     int64_t pid = process_of(l, s, &mapped);
-    const char *at = mapped ? strchr(*s == '/' && begins(s, "/proc/") ? strchr(s + 1, ':') ? strchr(s + 1, ':') : s : s, '/') : NULL;
+    const char *from = begins(s, "/proc/") ? strchr(s, ':') : s, *at = mapped && from ? strchr(from, '/') : NULL;
     if (!at)
         return false;
     size_t n = strcspn(at, " \t");
-    if (n >= sizeof path || (*s == '/' && at == s && s[n])) /* a path alone on its line, or nothing */
+    if (n >= sizeof path)
         return false;
     memcpy(path, at, n);
     path[n] = 0;
@@ -85,19 +85,6 @@ static bool package(struct model *m, const struct line *l, const char *s)
 
 /* ---- where it may run ------------------------------------------------------------------------------------------------------------------------- */
 
-/* "0-7,16-23" -> 16; 0 = it is no such list */
-static int64_t processors(const char *list)
-{
-    int64_t n = 0;
-    for (const char *p = list; isdigit((unsigned char)*p);) {
-        char *end;
-        long from = strtol(p, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
-        n += to >= from && to < 1 << 20 ? to - from + 1 : 0;
-        p = *end == ',' ? end + 1 : end;
-    }
-    return n;
-}
-
 static bool may_run_on(struct model *m, const struct line *l, const char *s)
 {
     struct span list;
@@ -106,7 +93,7 @@ static bool may_run_on(struct model *m, const struct line *l, const char *s)
         return false;
     struct fact f = fact_at(l, F_AFFINITY);
     f.name = model_string(m, list.p, strspn(list.p, "0123456789,-"));
-    f.a = processors(f.name);
+    f.a = numbers_listed(f.name);
     f.value = "process";
     if (pid != NOBODY || scan(l->raw, "/proc/%d/status:", &pid))
         f.pid = pid;

@@ -13,7 +13,11 @@ static const char NAME[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_abcdefghijklmno
 
 bool shell_wanted(const char *name, size_t n)
 {
-    static const char *const prefixes[] = {"NCCL_", "RCCL_", "TORCH_", "GLOO_", "UNISONO_", "UCX_", "FI_", "HSA_", "MSCCL", "NCCLX_", "DOCA_", "NPKIT_"};
+    static const char *const prefixes[] = {
+#define FAMILY(prefix, all_known) prefix,
+#include "families.def"
+#undef FAMILY
+    };
     static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                                         "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "GPUS_PER_NODE", "ENABLE_NCCL_HEALTH_CHECK"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)

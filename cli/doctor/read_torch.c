@@ -110,6 +110,15 @@ static bool heartbeat(struct model *m, const struct torch_line *t)
 
 /* ---- joining ------------------------------------------------------------------------------------------------------------------- */
 
+/* "Timed out after 301 seconds waiting for clients. 3/4 clients joined." */
+static bool clients_joined(const char *s, int64_t *count, int64_t *world)
+{
+    const char *end = has(s, " clients joined") ? strstr(s, " clients joined") : NULL, *p = end;
+    while (p && p > s && (isdigit((unsigned char)p[-1]) || p[-1] == '/'))
+        p--;
+    return p && end - p < 24 && scan(p, "%d/%d clients joined", count, world);
+}
+
 static bool store(struct model *m, const struct torch_line *t)
 {
     int64_t rank, world, count, port;
@@ -131,7 +140,7 @@ static bool store(struct model *m, const struct torch_line *t)
         model_add(m, &f);
         return true;
     }
-    if (scan(t->msg, "%*%d/%d clients joined", &count, &world) && has(t->msg, "clients joined")) {
+    if (clients_joined(t->msg, &count, &world)) {
         struct fact f = torch_fact(t, F_STORE_JOIN);
         f.a = world;
         f.b = count;
@@ -149,12 +158,10 @@ static bool store(struct model *m, const struct torch_line *t)
     int64_t code;
     struct span name, why;
     if (scan(t->msg, "network addresses of (%t, %d) cannot be retrieved (gai error: %d - %t)", &name, &port, &code, &why)) {
-        struct fact f = torch_fact(t, F_CONNECT);
+        struct fact f = torch_fact(t, F_NO_ADDRESS);
         f.value = model_string(m, name.p, name.n);
         f.a = port;
         f.name = model_string(m, why.p, why.n);
-        f.extra = "name";
-        f.more = "store";
         model_add(m, &f);
         return true;
     }

@@ -34,6 +34,8 @@ struct context {
     long rccl_line;
     long stalled_line; /* where Horovod's list of stalled ranks begins; 0 = nowhere */
     int bench_columns; /* of the table of Gloo's benchmark that was begun; 0 = none */
+    char bench_algorithm[48]; /* of Gloo's benchmark, and its processes; empty, 0 = not told */
+    int64_t bench_processes;
     struct matrix_state *matrix;
     struct shell_state *shell;
     struct system_state *system;

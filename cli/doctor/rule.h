@@ -64,6 +64,9 @@ const char *shell_word(struct model *m, const char *s, bool in_quotes);
 /* A GPU call that failed over shared memory: rules_machine.c knows it, rules_dead.c leaves it alone. */
 bool is_of_shared_memory(const struct fact *gpu_failure);
 
+/* Has another rule found what could be wrong, and not only what would be better otherwise? */
+bool anything_found(const struct judge *j);
+
 /* Run every rule, fold consequences, put the first cause first. */
 void judge_all(struct judge *j, struct model *m);
 

@@ -65,7 +65,7 @@ void rule_loopback_published(struct judge *j)
 {
     const struct fact *failed = NULL, *name = loopback_name(j->m);
     EACH_FACT(j->m, F_CONNECT, c)
-        if (is_loopback(c->value) && !failed)
+        if (is_loopback(c->value) && !failed && (c->b || !same_text(c->more, "store"))) /* the store on this very host is tried until it is there */
             failed = c;
     if (!failed)
         EACH_FACT(j->m, F_GLOO_ADDRESS, g)
@@ -194,14 +194,13 @@ static const struct fact *offered_by_dead_bridge(const struct model *m, const ch
 /* What the tries said before one gave up: that only says how long it took. */
 static const char *why_not(const struct model *m, const struct fact *given_up)
 {
-    const char *name = NULL;
-    EACH_FACT(m, F_CONNECT, k) {
-        if (same_text(k->extra, "name") && same_text(k->value, given_up->value)) /* one family may have no address, and the other one */
-            name = k->name;
-        else if (!k->b && k->a == given_up->a && same_text(k->more, given_up->more) && *k->name && !has(k->name, "timed out"))
+    EACH_FACT(m, F_CONNECT, k)
+        if (!k->b && k->a == given_up->a && same_text(k->more, given_up->more) && *k->name && !has(k->name, "timed out"))
             return k->name;
-    }
-    return name ? name : given_up->name;
+    EACH_FACT(m, F_NO_ADDRESS, n)
+        if (same_text(n->value, given_up->value)) /* of one family; where the other one had none either, nothing was tried */
+            return n->name;
+    return given_up->name;
 }
 
 void rule_not_reached(struct judge *j)

@@ -40,12 +40,18 @@ void rule_killed_for_memory(struct judge *j)
         if (f->pid == k->pid && same_text(f->value, "cgroup"))
             cgroup = f->value;
     const char *process = k->pid == NOBODY ? "a process of the job" : model_say(j->m, "process %lld", (long long)k->pid);
-    struct finding *f = find(j, CAUSE + 10, 0.95, "%s killed %s%s%s%s%s because memory ran out", same_text(k->value, "Ray") ? "Ray" : "The kernel", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
+    bool ray = same_text(k->value, "Ray");
+    struct finding *f = find(j, CAUSE + 10, 0.95, "%s killed %s%s%s%s%s because memory ran out", ray ? "Ray's memory monitor" : "The kernel", process, rank != NOBODY ? model_say(j->m, " (rank %d)", rank) : *k->name ? model_say(j->m, " (%s)", k->name) : "",
                              *k->host ? " on " : "", k->host, cgroup ? " in its cgroup" : "");
-    explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
+    if (ray)
+        explain(j, f, "It ends workers when the memory of a node is used beyond its threshold (0.95 of it), before the kernel would; that is host memory, not that of the GPU.");
+    else
+        explain(j, f, "The out-of-memory killer acts on host memory%s, not on that of the GPU: data loaders, pinned buffers, a checkpoint in memory.", cgroup ? ", and on the limit of a container or job" : "");
     evidence_all(j, f, F_KILLED);
     tell_victims(j, f);
-    if (cgroup)
+    if (ray)
+        remedy(j, f, "give each task less to hold or fewer tasks a node (num_cpus=, memory= of ray.remote), or set where it acts: `RAY_memory_usage_threshold=0.98 ray start --address=HEAD:6379`; who takes it: `ps -eo pid,rss,args --sort=-rss | head`");
+    else if (cgroup)
         remedy(j, f, "raise the memory limit of the job or pod (`sbatch --mem=0 ...` is all of a node; `kubectl set resources deployment NAME --limits=memory=64Gi`; what it took: `sacct -j JOB --format=JobID,ReqMem,MaxRSS`), or use less: fewer data-loader workers, no second copy of the weights");
     else
         remedy(j, f, "use less host memory a node: fewer data-loader workers, offload less, fewer ranks; who takes it: `free -g`, `ps -eo pid,rss,args --sort=-rss | head`");

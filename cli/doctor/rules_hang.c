@@ -475,14 +475,6 @@ void rule_stalled_in_flight(struct judge *j)
 
 /* ---- when nothing nearer is found -------------------------------------------------------------------------------------------------------- */
 
-static bool anything_found(const struct judge *j)
-{
-    for (const struct finding *f = j->first; f; f = f->next)
-        if (f->weight >= SYMPTOM && f->rule != j->rule->name)
-            return true;
-    return false;
-}
-
 /* Watchdogs of one group that stand in different operations: whoever is at the lower has not come to the higher. */
 void rule_apart(struct judge *j)
 {
@@ -503,7 +495,7 @@ void rule_apart(struct judge *j)
             if (!s->waits[i].p2p)
                 ranks_add(j->m, s->waits[i].number == low->number ? &behind : &ahead, s->waits[i].rank);
         struct finding *f = find(j, SYMPTOM + 6, 0.6, "%s %s in %s, and %s %s on already, in %s", Ranks_say(j->m, &behind), ranks_verb(&behind, "stands", "stand"), operation_says(j, low), ranks_say(j->m, &ahead), ranks_verb(&ahead, "is", "are"), operation_says(j, high));
-        explain(j, f, "Who only gives something in that operation (the root of a broadcast) may leave it before the others: then what it gave did not arrive. Else the two have counted differently, so one of them made a call that the other did not.");
+        explain(j, f, "The root of a broadcast may leave it first; then its data was lost on the way. Else the two have counted differently, so one of them made a call that the other did not.");
         evidence(f, low->fact);
         evidence(f, high->fact);
         remedy(j, f, "the path between the two: `sudo dmesg -T | grep -iE 'xid|mlx5|link|aer'` on both hosts; the calls: run with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, which compares each before it is made");

@@ -166,7 +166,7 @@ void rule_no_slots(struct judge *j)
     if (!n)
         return;
     if (*n->value) {
-        struct finding *f = find(j, CAUSE, 0.9, "%s has not what the job asks for: %s", n->value, has(n->text, "node configuration") ? "no node of the partition is like that" : "more tasks or processors than were allocated");
+        struct finding *f = find(j, CAUSE, 0.9, "%s cannot give what the job asks for: %s", n->value, has(n->text, "node configuration") ? "no node of the partition is like that" : "more tasks or processors than were allocated");
         explain(j, f, "A step may ask for no more than its job was given: tasks times processors of a task, GPUs a node, hyperthreads counted or not.");
         evidence(f, n);
         remedy(j, f, "what there is: `sinfo -N -o '%%N %%c %%m %%G'`; what the job was given: `scontrol show job $SLURM_JOB_ID | grep -E 'NumTasks|TRES|CPUs/Task'`; then fit `#SBATCH --ntasks-per-node=1 --cpus-per-task=64 --gpus-per-node=8` to it");

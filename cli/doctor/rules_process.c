@@ -28,6 +28,9 @@ static bool same_process(const struct fact *a, const struct fact *b)
 
 void rule_two_libraries(struct judge *j)
 {
+    enum { COMPARED = 4096 };
+    if (j->m->counted[F_LIBRARY] > COMPARED) /* each with each */
+        return;
     EACH_FACT(j->m, F_LIBRARY, a)
         for (const struct fact *b = a->next; b; b = b->next) {
             if (!same_process(a, b) || same_file(a->value, b->value))
@@ -44,7 +47,7 @@ void rule_two_libraries(struct judge *j)
                 if (!*v->host || !*a->host || same_text(v->host, a->host))
                     evidence(f, v);
             remedy(j, f, "leave one where the loader looks: `ldconfig -p | grep -E 'lib(n|r)ccl[.]so'`, `echo $LD_LIBRARY_PATH $LD_PRELOAD`, `python3 -m pip list | grep -i nccl`; a program that was linked with its own copy has to be linked again without it");
-            remedy(j, f, "then there is one line a process: `grep -oE '/.*lib(n|r)ccl[.]so.*' /proc/PID/maps | sort -u`");
+            remedy(j, f, "then there is one line a process: `grep -HoE '/.*lib(n|r)ccl[.]so.*' /proc/PID/maps | sort -u`");
             return;
         }
 }
@@ -73,17 +76,42 @@ void rule_other_library(struct judge *j)
         explain(j, f, "A copy of the system, of a module or of LD_LIBRARY_PATH comes before that of the package; upgrading the package changes nothing.");
         evidence(f, other);
         evidence(f, p);
-        remedy(j, f, "which file it is: `grep -hoE '/.*lib(n|r)ccl[.]so.*' /proc/PID/maps | sort -u`; what else there is: `ldconfig -p | grep libnccl`, `echo $LD_LIBRARY_PATH $LD_PRELOAD`");
+        remedy(j, f, "which file it is: `grep -HoE '/.*lib(n|r)ccl[.]so.*' /proc/PID/maps | sort -u`; what else there is: `ldconfig -p | grep libnccl`, `echo $LD_LIBRARY_PATH $LD_PRELOAD`");
         return;
     }
 }
 
 /* ---- where ranks may run ------------------------------------------------------------------------------------------------------------------------ */
 
-static const struct fact *widest_beside(const struct model *m, const struct fact *a)
+/* Processes that the input knows as ranks: by their communicators, or by what a benchmark says. */
+static struct names rank_processes(struct model *m)
+{
+    static const enum fact_kind kinds[] = {F_INIT, F_BENCH_RANK};
+    struct names known = {0};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        EACH_FACT(m, kinds[k], f)
+            if (f->pid != NOBODY) {
+                names_add(m, &known, model_say(m, "%lld", (long long)f->pid));
+                names_add(m, &known, model_say(m, "%lld@%s", (long long)f->pid, f->host));
+            }
+    return known;
+}
+
+/* A shell may run where it likes; ranks, and tasks of a launcher, are compared. */
+static bool is_rank(struct model *m, const struct names *known, const struct fact *a)
+{
+    if (!same_text(a->value, "process") || a->rank != NOBODY || begins(a->host, "task "))
+        return true;
+    return a->pid != NOBODY && (names_has(known, model_say(m, *a->host ? "%lld@%s" : "%lld", (long long)a->pid, a->host)) || names_has(known, model_say(m, "%lld@", (long long)a->pid)));
+}
+
+static const struct fact *widest_beside(const struct model *m, const struct fact *a, const bool *ranks)
 {
     const struct fact *best = NULL;
+    int i = 0;
     EACH_FACT(m, F_AFFINITY, b) {
+        if (!ranks[i++])
+            continue;
         bool here = same_text(a->host, b->host);
         /* Hosts with and without hyperthreads differ by two; what differs by more, on one host or for one GPU, does not by itself. */
         bool like = here || (a->dev == b->dev && b->a > 2 * a->a);
@@ -99,9 +127,13 @@ void rule_masks_differ(struct judge *j)
     if (j->m->counted[F_AFFINITY] > COMPARED) /* each with each */
         return;
     const struct fact *narrow = NULL, *wide = NULL;
-    struct names all = {0};
+    struct names all = {0}, known = rank_processes(j->m);
+    bool ranks[COMPARED];
+    int n = 0, i = 0;
+    EACH_FACT(j->m, F_AFFINITY, a)
+        ranks[n++] = is_rank(j->m, &known, a);
     EACH_FACT(j->m, F_AFFINITY, a) {
-        const struct fact *w = a->a > ONE_CORE ? widest_beside(j->m, a) : NULL; /* a core or less is another finding's */
+        const struct fact *w = ranks[i++] && a->a > ONE_CORE ? widest_beside(j->m, a, ranks) : NULL; /* a core or less is another finding's */
         if (!w)
             continue;
         names_add(j->m, &all, who_says(j->m, a));

@@ -69,9 +69,8 @@ static const struct { const char *words, *means; } codes[] = {
 
 void rule_only_code(struct judge *j)
 {
-    for (const struct finding *f = j->first; f; f = f->next)
-        if (f->weight >= SYMPTOM)
-            return;
+    if (anything_found(j))
+        return;
     EACH_FACT(j->m, F_EXCEPTION, e) {
         const char *means = NULL, *words = NULL;
         for (size_t i = 0; i < sizeof codes / sizeof *codes && !words; i++)

@@ -66,6 +66,18 @@ int64_t whole(double v)
     return !(v == v) ? 0 : v > most ? (int64_t)most : v < -most ? -(int64_t)most : (int64_t)v;
 }
 
+int64_t numbers_listed(const char *list)
+{
+    int64_t n = 0;
+    for (const char *p = list; isdigit((unsigned char)*p);) {
+        char *end;
+        long from = strtol(p, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
+        n += to >= from && to < 1 << 20 ? to - from + 1 : 0;
+        p = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
 const char *skip_blanks(const char *s)
 {
     while (*s == ' ' || *s == '\t')

@@ -37,6 +37,9 @@ const char *skip_blanks(const char *s);
 /* How many letters and digits, or of `also`, s begins with. */
 size_t name_bytes(const char *s, const char *also);
 
+/* How many numbers a list names: "0-7,16-23" -> 16; 0 = it is no such list. */
+int64_t numbers_listed(const char *list);
+
 /* The whole number nearest below, whatever a torn line says: at most 2^62, NaN is 0. */
 int64_t whole(double v);
 

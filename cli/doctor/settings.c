@@ -100,7 +100,15 @@ const char *setting_meaning(const char *name)
 
 static bool is_family(const char *name)
 {
-    return begins(name, "NCCL_") || begins(name, "RCCL_") || begins(name, "TORCH_NCCL_") || begins(name, "TORCH_FR_") || begins(name, "GLOO_") || begins(name, "UNISONO_");
+    static const struct { const char *prefix; bool all_known; } families[] = {
+#define FAMILY(prefix, all_known) {prefix, all_known},
+#include "families.def"
+#undef FAMILY
+    };
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i].all_known && begins(name, families[i].prefix))
+            return true;
+    return false;
 }
 
 static bool other_known(const char *name)
@@ -197,7 +205,7 @@ static struct opinion own_opinion(struct model *m, const char *name, const char 
     char *kept = before ? strdup(before) : NULL;
     if (setenv(name, value, 1) == 0 && uno_settings_audit(&found, &n) == UNO_OK)
         for (size_t i = 0; i < n; i++)
-            if (strcmp(found[i].name, name) == 0 && (strcmp(found[i].what, "unknown") == 0 || strcmp(found[i].what, "illegal") == 0))
+            if (strcmp(found[i].name, name) == 0 && (strcmp(found[i].what, "unknown") == 0 || (strcmp(found[i].what, "illegal") == 0 && !strchr(value, '$')))) /* $: the shell makes the value */
                 o = opinion(GRADE_WRONG, model_say(m, "%s=%s: %s", name, value, found[i].text), "`unisono doctor --env --all` lists what is legal");
     uno_settings_audit_free(found, n);
     if (kept)
@@ -274,6 +282,9 @@ static const char *number_fix(struct model *m, const char *name, long long v, ch
 static struct opinion function_opinion(struct model *m, const char *name, const char *value)
 {
     static const char FUNCTIONS[] = "Broadcast Reduce AllGather ReduceScatter AllReduce";
+    const char *library = library_of(m);
+    if (library && same_text(library, "RCCL")) /* it passes over words that it does not know, and over what is empty */
+        return FINE;
     size_t n = strlen(value);
     if (n && (value[n - 1] == ';' || value[n - 1] == ','))
         return opinion(GRADE_WRONG, model_say(m, "%s=%s ends in '%c', and NCCL fails at init on the empty word behind it", name, value, value[n - 1]), assigned(m, name, model_string(m, value, n - 1)));
@@ -444,6 +455,9 @@ struct opinion setting_opinion(struct model *m, const char *name, const char *va
     struct opinion o = name_opinion(m, name, value);
     if (o.grade == GRADE_WRONG || strchr(value, '$'))
         return o;
+    size_t n = strlen(value);
+    if (is_family(name) && n > 1 && (value[0] == '"' || value[0] == '\'') && value[n - 1] == value[0])
+        return opinion(GRADE_WRONG, model_say(m, "%s=%s: the quotes are a part of the value, and its parser does not take them away", name, value), assigned(m, name, model_string(m, value + 1, n - 2)));
     const struct known *k = known_named(name);
     struct opinion tried[5] = {word_opinion(m, name, value), k ? number_opinion(m, k, value) : FINE, FINE, special_opinion(m, k, name, value), library_opinion(m, k, name, value)};
     if (tried[1].grade == GRADE_FINE)

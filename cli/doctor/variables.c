@@ -20,10 +20,19 @@ static bool is_told(const struct model *m, const struct fact *s)
     return true;
 }
 
-size_t variables_print(struct model *m, bool all)
+size_t variables_wrong(struct model *m, const char *name)
+{
+    size_t wrong = 0;
+    EACH_FACT(m, F_SETTING, s)
+        if ((!name || same_text(name, s->name)) && is_told(m, s))
+            wrong += setting_opinion(m, s->name, s->value, s->a != 0).grade == GRADE_WRONG;
+    return wrong;
+}
+
+void variables_print(struct model *m, bool all)
 {
     static const enum out_colour colours[] = {[GRADE_FINE] = OUT_BOLD, [GRADE_NOTE] = OUT_YELLOW, [GRADE_WRONG] = OUT_RED};
-    size_t wrong = 0, told = 0;
+    size_t told = 0;
     EACH_FACT(m, F_SETTING, s) {
         if (!is_told(m, s))
             continue;
@@ -35,11 +44,9 @@ size_t variables_print(struct model *m, bool all)
             printf("      %s\n", o.text);
         if (all && *setting_meaning(s->name))
             printf("      %s%s%s\n", setting_meaning(s->name), *setting_default(s->name) ? " Default: " : "", setting_default(s->name));
-        wrong += o.grade == GRADE_WRONG;
     }
     if (told)
         putchar('\n');
-    return wrong;
 }
 
 static void field(FILE *to, const char *key, const char *value, const char *after)

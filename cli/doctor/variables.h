@@ -7,8 +7,11 @@
 
 #include "model.h"
 
-/* For people; `all`: with default and meaning. Returns how many do not do what they say. */
-size_t variables_print(struct model *m, bool all);
+/* For people; `all`: with default and meaning. */
+void variables_print(struct model *m, bool all);
+
+/* How many do not do what they say; of that name, or all with NULL. */
+size_t variables_wrong(struct model *m, const char *name);
 
 /* An array of {"name", "value", "read_by", "default", "meaning", "state", "text", "remedy"}. */
 void variables_json(struct model *m, FILE *to);

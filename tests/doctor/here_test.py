@@ -87,7 +87,17 @@ class Advice(unittest.TestCase):
         loads = "above what loading and saving take"
         for job, there in (("gpus=64 model=70B framework=torch", True), ("gpus=64 model=8x22B", True), ("gpus=8 model=7B framework=torch", False), ("gpus=8 framework=torch", False), ("gpus=16 model=405B framework=vllm", False)):
             self.assertEqual(any(loads in a["what"] for a in self.advice(job)), there, job)
-        self.assertTrue(all(a["why"] and a["verify"] for a in amd + nvidia + one))
+        self.assertTrue(all(a["why"] and a["verify"] and a["source"] for a in amd + nvidia + one))
+
+    def test_horovod_is_told_nothing_of_pytorch(self):
+        said = json.dumps(self.advice("gpus=64 model=70B framework=horovod"))
+        self.assertIn("HOROVOD_STALL_SHUTDOWN", said)
+        self.assertNotIn("TORCH_", said)
+        self.assertNotIn("above what loading", said)
+        for framework in ("trainer", "torch", "none"):
+            said = json.dumps(self.advice("gpus=64 model=70B framework=" + framework))
+            self.assertIn("TORCH_FR_BUFFER_SIZE", said)
+            self.assertNotIn("10 minutes", said)
 
     def test_what_it_sets_is_read_by_somebody(self):
         for net in ("roce", "ib", "efa", "tcp"):
@@ -177,6 +187,14 @@ class Input(unittest.TestCase):
             for rc, found in (told({"input": data}), told({"stdin": file})):
                 self.assertEqual((rc, found["notes"], found["read"]["lines"]), (1, [], 3001))
                 self.assertEqual((found["findings"][0]["evidence"][0]["file"], found["findings"][0]["evidence"][0]["line"]), ("standard input", 3001))
+        # Nothing of it is kept in a file: no room and no folder are needed, however much it is.
+        for how in ({"env": dict(os.environ, TMPDIR="/nothing/here")}, {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))}):
+            rc, found = told({"input": data, **how})
+            self.assertEqual((rc, found["notes"], found["read"]["lines"]), (1, [], 3001))
+        folder = os.open("/", os.O_RDONLY)
+        rc, found = told({"stdin": folder})
+        os.close(folder)
+        self.assertEqual((rc, "directory" in found["notes"][0]), (2, True))
         rc, found = told({"input": data[:len(data) * 2 // 3]})
         self.assertIn("cut or damaged", found["notes"][0])
         self.assertGreater(found["read"]["lines"], 100)

@@ -78,6 +78,30 @@ class Settings(unittest.TestCase):
             self.assertEqual(said[name]["state"], state, (log, line, said))
             self.assertIn(words, said[name]["text"])
 
+    def test_rccl_that_calls_itself_nccl(self):
+        hip, cuda = "m1:10:20 [0] NCCL INFO NCCL version 2.18.3+hip6.0", "m1:10:20 [0] NCCL INFO NCCL version 2.18.3+cuda12.2"
+        for log, line, state in ((hip, "NCCL_P2P_LEVEL=XGMI", "good"), (cuda, "NCCL_P2P_LEVEL=XGMI", "bad"), (hip, "NCCL_PROTO=Simple,", "good"), (cuda, "NCCL_PROTO=Simple,", "bad"), (hip, "NCCL_PROTO=Simpel", "bad")):
+            said, _ = variables([log, line])
+            self.assertEqual([v["state"] for v in said.values()], [state], (log, line, said))
+
+    def test_the_environment_is_taken_as_it_is(self):
+        for env, words in (({"NCCL_DEBUG": '"INFO"'}, "the quotes are a part of the value"), ({"NCCL_SOCKET_IFNAME": "'eth0'"}, "the quotes are a part of the value"), ({"NCCL_PROTO": "simple "}, "no protocol"),
+                           ({"NCCL_DEBUG": "INFO"}, None), ({"NCCL_DEBUG_FILE": "/tmp/a b.%h"}, None)):
+            p = subprocess.run([UNISONO, "doctor", "--env", "--json"], capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"], **env})
+            told = json.loads(p.stdout)
+            self.assertEqual(told["version"], 1)
+            self.assertEqual({v["name"]: v["value"] for v in told["variables"]}, env)
+            self.assertEqual((p.returncode, told["complaints"]), (1, 1) if words else (0, 0), (env, told["variables"]))
+            self.assertIn(words or "", told["variables"][0]["text"])
+
+    def test_both_forms_of_output_agree(self):
+        for env, count in (({"GLOO_SOCKET_IFNAME": "^lo"}, 1), ({"NCCL_TIMEOUT": "30", "NCCL_BUFFSIZE": "8M"}, 2), ({"NCCL_DEBUG": "WARN"}, 0), ({"UNISONO_STALLL": "1", "NCCL_IB_DISABLE": "true"}, 2)):
+            env = {"PATH": os.environ["PATH"], **env}
+            p = subprocess.run([UNISONO, "doctor", "--env"], capture_output=True, text=True, timeout=60, check=False, env=env)
+            q = subprocess.run([UNISONO, "doctor", "--env", "--json"], capture_output=True, text=True, timeout=60, check=False, env=env)
+            self.assertEqual((p.returncode, q.returncode, json.loads(q.stdout)["complaints"]), (count > 0, count > 0, count), env)
+            self.assertEqual(p.stdout.strip().split("\n")[-1], "%d finding%s." % (count, "" if count == 1 else "s") if count else "Nothing to complain about.")
+
     def test_names_of_images_and_of_other_plugins(self):
         said, findings = variables(["NCCL_VERSION=2.26.2-1", "NCCL_HOME=/opt/nccl", "NCCL_INCLUDE_DIR=/opt/nccl/include", "RCCL_PATH=/opt/rccl", "NCCL_FASTRAK_NUM_FLOWS=2", "NCCL_GPUDIRECTTCPX_CTRL_DEV=eth0"])
         self.assertEqual(findings, [])

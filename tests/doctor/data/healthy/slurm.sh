@@ -14,5 +14,7 @@ export NCCL_SOCKET_IFNAME=bond0
 export TORCH_NCCL_ASYNC_ERROR_HANDLING=1
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 export OMP_NUM_THREADS=8
+export UNISONO_STALL=$STALL
+export UNISONO_TIMEOUT=${T:-30}
 srun --kill-on-bad-exit=1 --container-image=/img.sqsh --container-mounts=/data:/data bash -c '
 torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv_id=$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT train.py --config conf/70b.yaml'
