@@ -62,8 +62,15 @@ void live_report(int rank, uint32_t events, struct verdict_rank *out); /* throug
 bool live_becomes(int rank, bool (*yes)(const struct verdict_rank *r), struct verdict_rank *out);
 const struct verdict_comm *live_comm(const struct verdict_rank *r, const char *name); /* NULL = none */
 
-#if defined(__x86_64__) || defined(__aarch64__)
-#define UNWINDS true /* stacks of waiting threads are read from outside there, if the kernel shows where they wait */
+#if defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(SANITIZED)
+#define UNWINDS true /* stacks of waiting threads are read from outside there, if the kernel shows where they wait; a sanitizer's own calls lie between */
 #else
 #define UNWINDS false
 #endif
