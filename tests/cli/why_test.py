@@ -11,6 +11,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -242,6 +243,31 @@ class Live(unittest.TestCase):
             rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", "/dev/null/no")
             self.assertEqual(rc, 2)
             self.assertIn("cannot be made", err)
+
+    def test_flight_recorder_where_somebody_was_before(self):
+        """What bears the name of a dump is neither followed, nor waited for, nor written into: a new file takes its place."""
+        with Job("absent", 2) as job, tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/fr")
+            with open(folder + "/precious", "w", encoding="utf-8") as f:
+                f.write("precious")
+            os.link(folder + "/precious", folder + "/fr/comm_lib_trace_rank_0.json")
+            os.symlink(folder + "/precious", folder + "/fr/flight_rank_1")
+            os.mkfifo(folder + "/fr/flight_rank_0")
+            rc, out, err = tool("why", str(job.pids[0]), "--stall", "1000", "--export-flight-recorder", folder + "/fr")
+            self.assertEqual((rc, err), (0, ""))
+            self.assertIn("4 files written to", out)
+            with open(folder + "/precious", encoding="utf-8") as f:
+                self.assertEqual(f.read(), "precious")
+            names = sorted(os.listdir(folder + "/fr"))
+            self.assertEqual(names, ["comm_lib_trace_rank_0.json", "comm_lib_trace_rank_1.json", "flight_rank_0", "flight_rank_1"])
+            for name in names:
+                self.assertTrue(stat.S_ISREG(os.lstat(folder + "/fr/" + name).st_mode), name)
+            os.unlink(folder + "/fr/flight_rank_1")
+            os.mkdir(folder + "/fr/flight_rank_1")
+            rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/fr")
+            self.assertEqual(rc, 2)
+            self.assertRegex(err, "flight_rank_1 cannot be written: Is a directory")
+            self.assertEqual(sorted(os.listdir(folder + "/fr")), names)  # nothing half-done is left
 
     def test_the_doctor_reads_crossed_groups(self):
         """What is exported of groups that are used in different orders: the doctor names the circle, from either form, of a job that stands and of one that was ended."""
