@@ -190,7 +190,8 @@ typedef struct uno_job {
     const uno_job_rank *ranks;     /* `size` of them */
 } uno_job;
 UNO_API uno_err uno_jobs_new(uno_jobs **jobs) UNO_MUST_CHECK;
-/* Add records, one behind the other. UNO_ERR_PARSE: cut, damaged, foreign, or of another version; records before that one are kept. */
+/* Add records, one behind the other. UNO_ERR_PARSE: cut, damaged, foreign, or of another version; records before that one are kept.
+ * UNO_ERR_UNSUPPORTED: all jobs together would have more than 2^20 ranks, or their communicators more than 2^26 listed members. UNO_ERR_MEMORY. */
 UNO_API uno_err uno_jobs_add(uno_jobs *jobs, const void *records, size_t bytes) UNO_MUST_CHECK;
 UNO_API size_t uno_jobs_count(const uno_jobs *jobs);
 /* UNO_ERR_ARG: there are not so many; UNO_ERR_MEMORY. */
