@@ -34,17 +34,29 @@ bool job_process_owner(int pid, unsigned *uid)
     return found;
 }
 
-int job_process_parent(int pid)
+/* A number in /proc/<pid>/status; 0 = it is not known. */
+static int status_number(int pid, const char *key)
 {
     char path[40], line[256];
-    int parent = 0;
+    int number = 0;
     snprintf(path, sizeof path, "/proc/%d/status", pid);
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "PPid: %d", &parent) != 1) {
-    }
+    while (f && !number && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            number = (int)strtol(line + strlen(key), NULL, 10);
     if (f)
         fclose(f);
-    return parent;
+    return number;
+}
+
+int job_process_parent(int pid)
+{
+    return status_number(pid, "PPid:");
+}
+
+int job_process_of(int tid)
+{
+    return status_number(tid, "Tgid:");
 }
 
 /* Is it a child, or a child's child, of ancestor? */
@@ -195,12 +207,21 @@ static int choose(const struct job_wanted *w, int pid, struct job_found *found)
     return CLI_ERROR;
 }
 
+/* top has nothing to show of what is over. */
+static const char *reader_of_records(const struct job_wanted *w)
+{
+    return w->live ? "why" : w->command;
+}
+
 static int wrong_pid(const struct job_wanted *w, int pid)
 {
     unsigned uid;
     if (!job_process_owner(pid, &uid))
         return out_error(w->command, "there is no process %d on this host; when a job is over, its records are read with "
-                         "`unisono %s DIR` (UNISONO_LEDGER_DIR)", pid, w->command);
+                         "`unisono %s DIR` (UNISONO_LEDGER_DIR)", pid, reader_of_records(w));
+    int process = job_process_of(pid);
+    if (process && process != pid)
+        return out_error(w->command, "%d is a thread of process %d; ask for that one: unisono %s %d", pid, process, w->command, process);
     if (uid == geteuid())
         return CLI_GOOD;
     struct passwd *p = getpwuid(uid);
@@ -208,12 +229,6 @@ static int wrong_pid(const struct job_wanted *w, int pid)
     snprintf(number, sizeof number, "#%u", uid);
     return out_error(w->command, "process %d belongs to another user (%s), and only that user may look at it: sudo -u '%s' unisono %s %d",
                      pid, p ? p->pw_name : number, p ? p->pw_name : number, w->command, pid);
-}
-
-/* top has nothing to show of what is over. */
-static const char *reader_of_records(const struct job_wanted *w)
-{
-    return strcmp(w->command, "top") == 0 ? "why" : w->command;
 }
 
 /* A job of another version is in no list of this one. */
@@ -279,19 +294,31 @@ static int find_live(const struct job_wanted *w, int pid, struct job_found *foun
     return rc == CLI_GOOD ? keep_only(w, found) : rc;
 }
 
+/* Does the word mean a process, though a file or folder of that name may lie here? ./1234 is the file. */
+static bool means_pid(const struct job_wanted *w, int *pid)
+{
+    const char *word = w->what;
+    int64_t number = 0;
+    unsigned uid;
+    if (!word[0] || word[strspn(word, "0123456789")])
+        return false;
+    bool fits = out_parse_int(word, 1, 1 << 30, &number);
+    *pid = fits ? (int)number : 0;
+    return w->live || access(word, F_OK) != 0 || (fits && job_process_owner(*pid, &uid));
+}
+
 int job_find(const struct job_wanted *w, struct job_found *found)
 {
-    int64_t pid;
+    int pid = 0;
     *found = (struct job_found){0};
-    bool files = w->what && access(w->what, F_OK) == 0;
-    if (!files && access("/proc/self", F_OK) != 0)
+    bool files = w->what && !means_pid(w, &pid);
+    if (!(files && access(w->what, F_OK) == 0) && access("/proc/self", F_OK) != 0)
         return out_error(w->command, "/proc is not mounted here, and without it no process can be found or looked at; `mount -t proc proc /proc` "
                          "helps, and records of a job that is over can be read (`unisono %s DIR`)", reader_of_records(w));
     if (!w->what)
         return find_live(w, 0, found);
-    if (access(w->what, F_OK) != 0 && w->what[strspn(w->what, "0123456789")] == 0 && w->what[0])
-        return out_parse_int(w->what, 1, 1 << 30, &pid) ? find_live(w, (int)pid, found)
-                                                        : out_error(w->command, "%s is no process id", w->what);
+    if (!files)
+        return pid ? find_live(w, pid, found) : out_error(w->command, "%s is no process id", w->what);
     if (uno_jobs_new(&found->jobs) != UNO_OK)
         return out_error(w->command, "%s", uno_last_error(NULL));
     int rc = job_read_files(w->command, w->what, found->jobs);

@@ -20,7 +20,7 @@ import termios
 import time
 import unittest
 
-UNISONO, RANK = sys.argv.pop(1), sys.argv.pop(1)
+UNISONO, RANK = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 LIMIT = 30.0
 
 
@@ -395,6 +395,17 @@ class Files(unittest.TestCase):
         self.assertEqual(rc, 1)
         self.assertIn("in the records", out.splitlines()[0])
 
+    def test_too_many(self):
+        below = self.leave()
+        name = [f for f in os.listdir(below) if f.endswith(".facts")][0]
+        for i in range(4100 - len(os.listdir(below))):
+            os.link(below + "/" + name, "%s/again-%d.facts" % (below, i))
+        rc, out, err = tool("why", self.folder)
+        self.assertEqual(rc, 1)
+        self.assertIn("in the records", out)
+        self.assertRegex(err, r"^unisono why: 4 files of records in \S*/unisono-\d+ were left out: 4096 of a folder are read")
+        self.assertEqual(err.count("\n"), 1)
+
     def test_killed_early(self):
         """Until it has seen every rank the launcher looks often: 150 calls take 0.3 s."""
         with Job("loop", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
@@ -452,6 +463,26 @@ class Bad(unittest.TestCase):
             child.kill()
             child.wait()
         self.refused(["why", "99999999999"], r"99999999999 is no process id")
+
+    def test_pid_or_file(self):
+        """Digits that are a living process are its pid, whatever lies here under that name."""
+        with tempfile.TemporaryDirectory() as folder, Job("loop", 2) as job:
+            child = subprocess.Popen(["true"])
+            child.wait()
+            for pid in (job.pids[0], child.pid):
+                with open("%s/%d" % (folder, pid), "w", encoding="utf-8"):
+                    pass
+            rc, out, err = tool("why", str(job.pids[0]), cwd=folder)
+            self.assertEqual((rc, err), (0, ""))
+            self.assertIn("2 of 2 ranks seen on this host", out)
+            self.refused(["why", "./%d" % job.pids[0]], r"/%d: the file is empty" % job.pids[0], cwd=folder)
+            self.refused(["why", str(child.pid)], r"%d: the file is empty" % child.pid, cwd=folder)
+            self.refused(["top", "--once", str(child.pid)], r"there is no process %d on this host" % child.pid, cwd=folder)
+
+    def test_thread(self):
+        with Job("loop", 2) as job:
+            tid = wait_for(lambda: [t for t in os.listdir("/proc/%d/task" % job.pids[1]) if int(t) != job.pids[1]], "a thread")[0]
+            self.refused(["why", tid], r"^unisono why: %s is a thread of process %d; ask for that one: unisono why %d$" % (tid, job.pids[1], job.pids[1]))
 
     def test_other_version(self):
         fd = os.memfd_create("unisono-board", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
@@ -624,7 +655,7 @@ class Top(unittest.TestCase):
         refused(r"there is no option --twice", "--twice")
         child = subprocess.Popen(["true"])
         child.wait()
-        refused(r"there is no process %d on this host" % child.pid, "--once", str(child.pid))
+        refused(r"there is no process %d on this host; .* read with `unisono why DIR`" % child.pid, "--once", str(child.pid))
 
 
 if __name__ == "__main__":
