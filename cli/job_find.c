@@ -76,7 +76,9 @@ struct search {
     int wanted_pid;        /* 0 = none */
     uno_err wanted_err;    /* what the keeper said of it */
     char wanted_text[600];
-    int others_version;    /* a process of this user with another version of the library; 0 = none */
+    int other;             /* a process of this user that has joined a job and cannot be looked at; 0 = none */
+    bool other_job;        /* ... though its job is in no list of this tool: another version, or all its ranks are threads */
+    char other_text[600];  /* the keeper's sentence of it */
 };
 
 static void look_at(uno_keeper *keeper, int pid, struct search *s)
@@ -85,8 +87,11 @@ static void look_at(uno_keeper *keeper, int pid, struct search *s)
     if (pid <= 0 || pid == (int)getpid() || !job_process_owner(pid, &uid) || uid != geteuid())
         return;
     uno_err err = uno_keeper_look(keeper, pid);
-    if (err == UNO_ERR_UNSUPPORTED)
-        s->others_version = pid;
+    if (err == UNO_ERR_UNSUPPORTED || (err == UNO_ERR_USAGE && !s->other)) {
+        s->other = pid;
+        s->other_job = err == UNO_ERR_UNSUPPORTED;
+        snprintf(s->other_text, sizeof s->other_text, "%s", uno_last_error(NULL));
+    }
     if (pid == s->wanted_pid) {
         s->wanted_err = err;
         snprintf(s->wanted_text, sizeof s->wanted_text, "%s", err == UNO_OK ? "" : uno_last_error(NULL));
@@ -231,27 +236,23 @@ static int wrong_pid(const struct job_wanted *w, int pid)
                      pid, p ? p->pw_name : number, p ? p->pw_name : number, w->command, pid);
 }
 
-/* A job of another version is in no list of this one. */
-static void tell_other_version(const struct job_wanted *w, const struct search *s)
+static void tell_other(const struct job_wanted *w, const struct search *s)
 {
-    if (s->others_version)
-        out_error(w->command, "process %d of this user uses another version of this library, or all its ranks are threads, and was not looked at; "
-                  "ask with the tool of that version", s->others_version);
+    if (s->other && s->other_job)
+        out_error(w->command, "one more job was not looked at: %s", s->other_text);
 }
 
 static int none_found(const struct job_wanted *w, const struct search *s)
 {
-    if (s->wanted_pid && s->others_version && s->others_version != s->wanted_pid && descends(s->others_version, s->wanted_pid))
-        return out_error(w->command, "process %d, which %d has started, uses another version of this library than this program, or all its ranks "
-                         "are threads; ask with the tool of that version", s->others_version, s->wanted_pid);
+    if (s->wanted_pid && s->other && s->other != s->wanted_pid && descends(s->other, s->wanted_pid))
+        return out_error(w->command, "process %d is in no job that can be looked at; of those that it has started: %s", s->wanted_pid, s->other_text);
     if (s->wanted_pid && s->wanted_err != UNO_OK && s->wanted_err != UNO_ERR_IN_PROGRESS)
         return out_error(w->command, "%s", s->wanted_text);
     if (s->wanted_pid)
         return out_error(w->command, "process %d has joined no job of this library, or has left it, and so has none of its children",
                          s->wanted_pid);
-    if (s->others_version)
-        return out_error(w->command, "process %d uses another version of this library, or all its ranks are threads, and no other process of "
-                         "this user is in a job; ask with the tool of that version", s->others_version);
+    if (s->other)
+        return out_error(w->command, "no process of this user on this host is in a job that can be looked at: %s", s->other_text);
     return out_error(w->command, "no process of this user on this host is in a job%s; records of a job that is over are read with `unisono %s DIR` "
                      "(UNISONO_LEDGER_DIR)", w->name ? " of that name, or in any" : "", reader_of_records(w));
 }
@@ -290,7 +291,7 @@ static int find_live(const struct job_wanted *w, int pid, struct job_found *foun
     if (rc == -1)
         rc = none_found(w, &s);
     else if (rc != CLI_GOOD || (!pid && !w->name))
-        tell_other_version(w, &s);
+        tell_other(w, &s);
     return rc == CLI_GOOD ? keep_only(w, found) : rc;
 }
 

@@ -57,7 +57,7 @@ UNO_API uno_err uno_keeper_new(uno_keeper **keeper) UNO_MUST_CHECK;
 /* Take up process pid, or, when it is known, the communicators it has made since, which costs
  * some microseconds. Stewards that do not answer are waited for, 0.3 s for all of a keeper; 1 s each where /proc is closed as well.
  * UNO_ERR_IN_PROGRESS: it has not joined (yet), or left; UNO_ERR_SYSTEM: it is not there, or another user's; UNO_ERR_USAGE: a forked
- * child of one that joined; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
+ * child of one that joined, or a process of another PID namespace; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
 UNO_API uno_err uno_keeper_look(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
 /* Processes of this user in this network namespace that have a socket for tools, also those that /proc hides: fills pids with at most
  * `most` of them, to be looked at. Returns how many. Another user may have made up some. */

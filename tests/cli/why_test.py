@@ -494,11 +494,56 @@ class Bad(unittest.TestCase):
         finally:
             os.close(fd)
         try:
-            self.refused(["why", str(os.getpid())], r"process %d, which %d has started, uses another version of this library" % (child.pid, os.getpid()))
-            self.refused(["why", "--job", "nobodys"], r"process %d (of this user )?uses another version of this library" % child.pid)
+            self.refused(["why", str(os.getpid())], r"process %d is in no job that can be looked at; of those that it has started: process %d uses another version of this library .*; "
+                         "ask with the tool of that version$" % (os.getpid(), child.pid))
+            self.refused(["why", "--job", "nobodys"], r"looked at: process %d uses another version of this library" % child.pid)
         finally:
             child.kill()
             child.wait()
+
+    def test_ranks_are_threads(self):
+        """Told apart from another version, with what helps there."""
+        told = r"all ranks of process %d are its threads, and tools cannot look at such a job; .*: gdb -p %d$"
+        p = subprocess.Popen([RANK, "local"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual(p.stdout.readline(), "0 %d\n" % p.pid)
+            self.refused(["why", str(p.pid)], "^unisono why: " + told % (p.pid, p.pid))
+            self.refused(["top", "--once", str(p.pid)], "^unisono top: " + told % (p.pid, p.pid))
+            self.refused(["why", str(os.getpid())], "of those that it has started: " + told % (p.pid, p.pid))
+            self.refused(["why", "--job", "nobodys"], "looked at: all ranks of process")
+        finally:
+            p.communicate("")
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("unshare") and shutil.which("nsenter"), "needs root, for a PID namespace")
+    def test_other_pid_namespace(self):
+        new = ["unshare", "-p", "-f", "--mount-proc", "--kill-child"]
+        p = subprocess.run([*new, "true"], capture_output=True, text=True, check=False)
+        if p.returncode:
+            self.skipTest("no namespace: " + p.stderr)
+        with Job("loop", 2, who=new) as job:
+            def pids():
+                found = {}
+                for word in filter(str.isdigit, os.listdir("/proc")):
+                    try:
+                        with open("/proc/%s/status" % word, encoding="utf-8") as f:
+                            numbers = re.search(r"(?m)^NSpid:(.*)", f.read())[1].split()
+                        with open("/proc/%s/cmdline" % word, "rb") as f:
+                            named = f.read().startswith(os.fsencode(RANK))
+                    except OSError:
+                        continue
+                    if named and len(numbers) > 1 and int(numbers[-1]) == job.pids[1]:
+                        found[int(numbers[0])] = int(numbers[-1])
+                return found
+            try:
+                outer, inner = next(iter(wait_for(pids, "rank 1").items()))
+                job.pids = {}  # here they are others' numbers
+                self.refused(["why", str(outer)], r"^unisono why: process %d is in another PID namespace, where it is process %d .*: nsenter -t %d -p -m unisono why %d$"
+                             % (outer, inner, outer, inner))
+                p = subprocess.run(["nsenter", "-t", str(outer), "-p", "-m", UNISONO, "why", str(inner)], capture_output=True, text=True, timeout=LIMIT, check=False)
+                self.assertEqual((p.returncode, p.stderr), (0, ""))
+                self.assertIn("2 of 2 ranks seen on this host", p.stdout)
+            finally:
+                job.run.kill()  # it heeds nothing less, and takes the namespace with it
 
     @unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "needs root, to be somebody else")
     def test_other_user(self):
