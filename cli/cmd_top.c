@@ -153,8 +153,9 @@ static void show(const struct job_found *found, struct top_row *rows, int n, dou
     }
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col;
     fputs("\033[H", stdout);
-    top_print(stdout, found, rows, n, seconds, known ? size.ws_row - 1 : 23, known ? size.ws_col : 80);
-    fputs("\033[J", stdout);
+    int lines = known ? size.ws_row : 24;
+    if (top_print(stdout, found, rows, n, seconds, lines, known ? size.ws_col : 80) < lines)
+        fputs("\n\033[J", stdout);
     fflush(stdout);
 }
 

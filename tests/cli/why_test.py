@@ -686,6 +686,50 @@ class Top(unittest.TestCase):
             os.close(ours)
             os.close(theirs)
 
+    def screen(self, pid, lines, columns):
+        """A whole screen of a terminal of that size, without what is no text, as lines."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        p = subprocess.Popen([UNISONO, "top", "--interval", "0.2", str(pid)], stdin=theirs, stdout=theirs, stderr=theirs, env=dict(os.environ, TERM="xterm"))
+        said = b""
+        try:
+            until = time.monotonic() + LIMIT
+            while said.count(b"\033[H") < 4:
+                self.assertLess(time.monotonic(), until, said[-2000:])
+                if select.select([ours], [], [], 0.1)[0]:
+                    said += os.read(ours, 65536)
+            os.write(ours, b"q")
+            self.assertEqual(p.wait(timeout=LIMIT), 0)
+        finally:
+            p.kill()
+            p.wait()
+            os.close(ours)
+            os.close(theirs)
+        drawn = said.split(b"\033[H")[2].decode()
+        left = drawn.endswith("\n\033[J")  # the rest of the screen is cleared
+        drawn = re.sub(r"\033\[[\d;?]*[A-Za-z]", "", drawn).split("\r\n")
+        return drawn[:-1] if left else drawn
+
+    def test_small_terminals(self):
+        with Job("loop") as job:
+            wait_for(lambda: self.rows(str(job.pids[0]))[0]["ops"] > 0, "operations")
+            for lines, columns in ((24, 40), (24, 60), (24, 80), (24, 200), (7, 40), (3, 80), (2, 80), (1, 40)):
+                with self.subTest(lines=lines, columns=columns):
+                    drawn = self.screen(job.pids[0], lines, columns)
+                    self.assertLessEqual(len(drawn), lines, drawn)
+                    self.assertLessEqual(max(map(len, drawn)), columns, drawn)
+                    self.assertRegex(drawn[0], "^job [0-9a-f]{16}: why_rank")
+                    if lines == 24:
+                        for title in ("RANK", "OPS/S", "BYTES/S", "LIMIT", "WAIT"):
+                            self.assertIn(title, drawn[1].split())
+                        self.assertEqual("PID" in drawn[1].split(), columns >= 80)
+                        self.assertEqual(len([d for d in drawn if re.search(r"\d\.\d [KM]?B/s +\d+% +\d+%", d)]), 3, drawn)
+                        self.assertEqual(len([d for d in drawn if "all_reduce" in d]), 3, drawn)
+                    elif lines == 7:
+                        self.assertEqual((len(drawn), drawn[-1].strip()), (7, "... 1 more"))
+                    elif lines > 1:
+                        self.assertEqual(drawn[-1].strip(), "... 3 more")
+
     def test_bad(self):
         def refused(text, *args):
             rc, out, err = tool("top", *args)
