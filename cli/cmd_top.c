@@ -76,7 +76,7 @@ static int parse(int argc, char **argv, struct top_options *o)
                                             {"sort", required_argument, NULL, 's'}, {"local", no_argument, NULL, 'l'},
                                             {"limit", required_argument, NULL, 'm'}, {0}};
     static const struct job_syntax syntax = {options, take, usage, "one job is shown"};
-    *o = (struct top_options){.wanted = {.command = "top"}, .interval_s = 1.0};
+    *o = (struct top_options){.wanted = {.command = "top", .live = true}, .interval_s = 1.0};
     int rc = job_options(argc, argv, &syntax, &o->wanted, o);
     const char *what = o->wanted.what;
     if (rc == CLI_GOOD && what && strspn(what, "0123456789") != strlen(what))
@@ -153,8 +153,9 @@ static void show(const struct job_found *found, struct top_row *rows, int n, dou
     }
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col;
     fputs("\033[H", stdout);
-    top_print(stdout, found, rows, n, seconds, known ? size.ws_row - 1 : 23, known ? size.ws_col : 80);
-    fputs("\033[J", stdout);
+    int lines = known ? size.ws_row : 24;
+    if (top_print(stdout, found, rows, n, seconds, lines, known ? size.ws_col : 80) < lines)
+        fputs("\n\033[J", stdout);
     fflush(stdout);
 }
 

@@ -15,6 +15,7 @@ struct job_wanted {
     const char *command;   /* for error sentences */
     const char *what;      /* a pid, a file or a folder; NULL = none was given */
     const char *name;      /* of the job: its number, or its program; NULL */
+    bool live;             /* what is over is not asked for: digits are a pid, whatever files there are */
 };
 
 /* job_options.c: the command line. Each command's table holds JOB_OPTIONS, ends with {0}, and uses other letters than these. */
@@ -63,6 +64,7 @@ int job_read_files(const char *command, const char *path, uno_jobs *jobs);
 /* Process pid: does it live, and whose is it? False: there is no such process. */
 bool job_process_owner(int pid, unsigned *uid);
 int job_process_parent(int pid); /* 0 = not known */
+int job_process_of(int tid);     /* whose thread it is; 0 = not known */
 /* Its name, else a short number; writes into buf and returns it. */
 char *job_comm_name(const uno_job_comm *c, char *buf, size_t buf_bytes);
 /* Job rank of a member; UNO_ANY stays. */

@@ -79,15 +79,16 @@ static int read_folder(struct reading *r, const char *path)
     int found = 0;
     if (!d)
         return -1;
-    for (struct dirent *e; (e = readdir(d)) && found < MOST_FILES;) {
+    for (struct dirent *e; (e = readdir(d));) {
         char file[4200];
-        if (!is_records(e->d_name))
+        if (!is_records(e->d_name) || ++found > MOST_FILES)
             continue;
-        found++;
         snprintf(file, sizeof file, "%s/%s", path, e->d_name);
         read_one(r, file);
     }
     closedir(d);
+    if (found > MOST_FILES)
+        out_error(r->command, "%d files of records in %s were left out: %d of a folder are read, in no order; put those of one job into a folder of their own", found - MOST_FILES, path, MOST_FILES);
     return found;
 }
 

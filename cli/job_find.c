@@ -34,17 +34,29 @@ bool job_process_owner(int pid, unsigned *uid)
     return found;
 }
 
-int job_process_parent(int pid)
+/* A number in /proc/<pid>/status; 0 = it is not known. */
+static int status_number(int pid, const char *key)
 {
     char path[40], line[256];
-    int parent = 0;
+    int number = 0;
     snprintf(path, sizeof path, "/proc/%d/status", pid);
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "PPid: %d", &parent) != 1) {
-    }
+    while (f && !number && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            number = (int)strtol(line + strlen(key), NULL, 10);
     if (f)
         fclose(f);
-    return parent;
+    return number;
+}
+
+int job_process_parent(int pid)
+{
+    return status_number(pid, "PPid:");
+}
+
+int job_process_of(int tid)
+{
+    return status_number(tid, "Tgid:");
 }
 
 /* Is it a child, or a child's child, of ancestor? */
@@ -64,7 +76,9 @@ struct search {
     int wanted_pid;        /* 0 = none */
     uno_err wanted_err;    /* what the keeper said of it */
     char wanted_text[600];
-    int others_version;    /* a process of this user with another version of the library; 0 = none */
+    int other;             /* a process of this user that has joined a job and cannot be looked at; 0 = none */
+    bool other_job;        /* ... though its job is in no list of this tool: another version, or all its ranks are threads */
+    char other_text[600];  /* the keeper's sentence of it */
 };
 
 static void look_at(uno_keeper *keeper, int pid, struct search *s)
@@ -73,8 +87,11 @@ static void look_at(uno_keeper *keeper, int pid, struct search *s)
     if (pid <= 0 || pid == (int)getpid() || !job_process_owner(pid, &uid) || uid != geteuid())
         return;
     uno_err err = uno_keeper_look(keeper, pid);
-    if (err == UNO_ERR_UNSUPPORTED)
-        s->others_version = pid;
+    if (err == UNO_ERR_UNSUPPORTED || (err == UNO_ERR_USAGE && !s->other)) {
+        s->other = pid;
+        s->other_job = err == UNO_ERR_UNSUPPORTED;
+        snprintf(s->other_text, sizeof s->other_text, "%s", uno_last_error(NULL));
+    }
     if (pid == s->wanted_pid) {
         s->wanted_err = err;
         snprintf(s->wanted_text, sizeof s->wanted_text, "%s", err == UNO_OK ? "" : uno_last_error(NULL));
@@ -195,12 +212,21 @@ static int choose(const struct job_wanted *w, int pid, struct job_found *found)
     return CLI_ERROR;
 }
 
+/* top has nothing to show of what is over. */
+static const char *reader_of_records(const struct job_wanted *w)
+{
+    return w->live ? "why" : w->command;
+}
+
 static int wrong_pid(const struct job_wanted *w, int pid)
 {
     unsigned uid;
     if (!job_process_owner(pid, &uid))
         return out_error(w->command, "there is no process %d on this host; when a job is over, its records are read with "
-                         "`unisono %s DIR` (UNISONO_LEDGER_DIR)", pid, w->command);
+                         "`unisono %s DIR` (UNISONO_LEDGER_DIR)", pid, reader_of_records(w));
+    int process = job_process_of(pid);
+    if (process && process != pid)
+        return out_error(w->command, "%d is a thread of process %d; ask for that one: unisono %s %d", pid, process, w->command, process);
     if (uid == geteuid())
         return CLI_GOOD;
     struct passwd *p = getpwuid(uid);
@@ -210,33 +236,23 @@ static int wrong_pid(const struct job_wanted *w, int pid)
                      pid, p ? p->pw_name : number, p ? p->pw_name : number, w->command, pid);
 }
 
-/* top has nothing to show of what is over. */
-static const char *reader_of_records(const struct job_wanted *w)
+static void tell_other(const struct job_wanted *w, const struct search *s)
 {
-    return strcmp(w->command, "top") == 0 ? "why" : w->command;
-}
-
-/* A job of another version is in no list of this one. */
-static void tell_other_version(const struct job_wanted *w, const struct search *s)
-{
-    if (s->others_version)
-        out_error(w->command, "process %d of this user uses another version of this library, or all its ranks are threads, and was not looked at; "
-                  "ask with the tool of that version", s->others_version);
+    if (s->other && s->other_job)
+        out_error(w->command, "one more job was not looked at: %s", s->other_text);
 }
 
 static int none_found(const struct job_wanted *w, const struct search *s)
 {
-    if (s->wanted_pid && s->others_version && s->others_version != s->wanted_pid && descends(s->others_version, s->wanted_pid))
-        return out_error(w->command, "process %d, which %d has started, uses another version of this library than this program, or all its ranks "
-                         "are threads; ask with the tool of that version", s->others_version, s->wanted_pid);
+    if (s->wanted_pid && s->other && s->other != s->wanted_pid && descends(s->other, s->wanted_pid))
+        return out_error(w->command, "process %d is in no job that can be looked at; of those that it has started: %s", s->wanted_pid, s->other_text);
     if (s->wanted_pid && s->wanted_err != UNO_OK && s->wanted_err != UNO_ERR_IN_PROGRESS)
         return out_error(w->command, "%s", s->wanted_text);
     if (s->wanted_pid)
         return out_error(w->command, "process %d has joined no job of this library, or has left it, and so has none of its children",
                          s->wanted_pid);
-    if (s->others_version)
-        return out_error(w->command, "process %d uses another version of this library, or all its ranks are threads, and no other process of "
-                         "this user is in a job; ask with the tool of that version", s->others_version);
+    if (s->other)
+        return out_error(w->command, "no process of this user on this host is in a job that can be looked at: %s", s->other_text);
     return out_error(w->command, "no process of this user on this host is in a job%s; records of a job that is over are read with `unisono %s DIR` "
                      "(UNISONO_LEDGER_DIR)", w->name ? " of that name, or in any" : "", reader_of_records(w));
 }
@@ -275,23 +291,35 @@ static int find_live(const struct job_wanted *w, int pid, struct job_found *foun
     if (rc == -1)
         rc = none_found(w, &s);
     else if (rc != CLI_GOOD || (!pid && !w->name))
-        tell_other_version(w, &s);
+        tell_other(w, &s);
     return rc == CLI_GOOD ? keep_only(w, found) : rc;
+}
+
+/* Does the word mean a process, though a file or folder of that name may lie here? ./1234 is the file. */
+static bool means_pid(const struct job_wanted *w, int *pid)
+{
+    const char *word = w->what;
+    int64_t number = 0;
+    unsigned uid;
+    if (!word[0] || word[strspn(word, "0123456789")])
+        return false;
+    bool fits = out_parse_int(word, 1, 1 << 30, &number);
+    *pid = fits ? (int)number : 0;
+    return w->live || access(word, F_OK) != 0 || (fits && job_process_owner(*pid, &uid));
 }
 
 int job_find(const struct job_wanted *w, struct job_found *found)
 {
-    int64_t pid;
+    int pid = 0;
     *found = (struct job_found){0};
-    bool files = w->what && access(w->what, F_OK) == 0;
-    if (!files && access("/proc/self", F_OK) != 0)
+    bool files = w->what && !means_pid(w, &pid);
+    if (!(files && access(w->what, F_OK) == 0) && access("/proc/self", F_OK) != 0)
         return out_error(w->command, "/proc is not mounted here, and without it no process can be found or looked at; `mount -t proc proc /proc` "
                          "helps, and records of a job that is over can be read (`unisono %s DIR`)", reader_of_records(w));
     if (!w->what)
         return find_live(w, 0, found);
-    if (access(w->what, F_OK) != 0 && w->what[strspn(w->what, "0123456789")] == 0 && w->what[0])
-        return out_parse_int(w->what, 1, 1 << 30, &pid) ? find_live(w, (int)pid, found)
-                                                        : out_error(w->command, "%s is no process id", w->what);
+    if (!files)
+        return pid ? find_live(w, pid, found) : out_error(w->command, "%s is no process id", w->what);
     if (uno_jobs_new(&found->jobs) != UNO_OK)
         return out_error(w->command, "%s", uno_last_error(NULL));
     int rc = job_read_files(w->command, w->what, found->jobs);

@@ -44,7 +44,8 @@ double limit_measure(void);
 enum top_sort { TOP_RANK, TOP_OPS, TOP_MSGS, TOP_BYTES, TOP_LIMIT, TOP_WAIT, TOP_LATE, TOP_SORTS };
 const char *top_sort_name(enum top_sort sort);
 void top_sort(struct top_row *rows, int n, enum top_sort sort);
-/* lines 0: all of them, as they are; else so many lines of so many columns, for a terminal. */
-void top_print(FILE *f, const struct job_found *found, const struct top_row *rows, int n, double seconds, int lines, int columns);
+/* columns 0: everything as it is, for a file; else what a terminal of so many lines (1 or more) and columns has room for, without a newline behind the
+ * last one. Returns how many lines were written. */
+int top_print(FILE *f, const struct job_found *found, const struct top_row *rows, int n, double seconds, int lines, int columns);
 
 #endif

@@ -6,11 +6,14 @@
 #include "job.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "output.h"
@@ -213,24 +216,50 @@ static bool write_json(FILE *f, const json_t *dump)
     return json_dumpf(dump, f, JSON_INDENT(1) | JSON_ENSURE_ASCII) == 0 && fputc('\n', f) != EOF;
 }
 
-static int write_file(const char *command, const char *path, const json_t *dump, bool (*write)(FILE *, const json_t *))
+/* A new file in dir under a name that nobody can have prepared, and that the analyser does not take for a dump. NULL: errno says why. */
+static FILE *create(const char *dir, char *path, size_t path_bytes)
 {
-    FILE *f = fopen(path, "w");
+    int fd = -1;
+    errno = EEXIST;
+    for (int tries = 0; tries < 16 && fd < 0 && errno == EEXIST; tries++) {
+        uint64_t number;
+        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+            return NULL;
+        snprintf(path, path_bytes, "%s/.unisono-%016" PRIx64, dir, number);
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    }
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && !f) {
+        unlink(path);
+        close(fd);
+    }
+    return f;
+}
+
+/* Whatever bears that name (a link, a pipe, another's file) is not opened, but replaced by the finished file. */
+static int write_file(const char *command, const char *dir, const char *name, const json_t *dump, bool (*write)(FILE *, const json_t *))
+{
+    char path[4200], fresh[4200];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = create(dir, fresh, sizeof fresh);
     if (!f)
         return out_error(command, "%s cannot be written: %s", path, strerror(errno));
     bool good = write(f, dump);
-    if (fclose(f) != 0 || !good)
-        return out_error(command, "%s cannot be written: %s", path, strerror(errno));
-    return CLI_GOOD;
+    good = fclose(f) == 0 && good;
+    if (good && rename(fresh, path) == 0)
+        return CLI_GOOD;
+    int why = errno;
+    unlink(fresh);
+    return out_error(command, "%s cannot be written: %s", path, strerror(why));
 }
 
 static int write_rank(const char *command, const uno_job *job, int r, const char *dir, bool for_torch)
 {
-    char path[4200];
+    char name[48];
     /* The analyser takes every file for a dump that has its files' prefix in its name. */
-    snprintf(path, sizeof path, for_torch ? "%s/flight_rank_%d" : "%s/comm_lib_trace_rank_%d.json", dir, r);
+    snprintf(name, sizeof name, for_torch ? "flight_rank_%d" : "comm_lib_trace_rank_%d.json", r);
     json_t *dump = dump_of(job, &job->ranks[r], for_torch);
-    int rc = dump ? write_file(command, path, dump, for_torch ? pickle_write : write_json) : out_error(command, "there is no memory");
+    int rc = dump ? write_file(command, dir, name, dump, for_torch ? pickle_write : write_json) : out_error(command, "there is no memory");
     json_decref(dump);
     return rc;
 }

@@ -57,7 +57,7 @@ UNO_API uno_err uno_keeper_new(uno_keeper **keeper) UNO_MUST_CHECK;
 /* Take up process pid, or, when it is known, the communicators it has made since, which costs
  * some microseconds. Stewards that do not answer are waited for, 0.3 s for all of a keeper; 1 s each where /proc is closed as well.
  * UNO_ERR_IN_PROGRESS: it has not joined (yet), or left; UNO_ERR_SYSTEM: it is not there, or another user's; UNO_ERR_USAGE: a forked
- * child of one that joined; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
+ * child of one that joined, or a process of another PID namespace; UNO_ERR_UNSUPPORTED: another version of the library, or all its ranks are threads. */
 UNO_API uno_err uno_keeper_look(uno_keeper *keeper, int pid) UNO_MUST_CHECK;
 /* Processes of this user in this network namespace that have a socket for tools, also those that /proc hides: fills pids with at most
  * `most` of them, to be looked at. Returns how many. Another user may have made up some. */
@@ -190,7 +190,8 @@ typedef struct uno_job {
     const uno_job_rank *ranks;     /* `size` of them */
 } uno_job;
 UNO_API uno_err uno_jobs_new(uno_jobs **jobs) UNO_MUST_CHECK;
-/* Add records, one behind the other. UNO_ERR_PARSE: cut, damaged, foreign, or of another version; records before that one are kept. */
+/* Add records, one behind the other. UNO_ERR_PARSE: cut, damaged, foreign, or of another version; records before that one are kept.
+ * UNO_ERR_UNSUPPORTED: all jobs together would have more than 2^20 ranks, or their communicators more than 2^26 listed members. UNO_ERR_MEMORY. */
 UNO_API uno_err uno_jobs_add(uno_jobs *jobs, const void *records, size_t bytes) UNO_MUST_CHECK;
 UNO_API size_t uno_jobs_count(const uno_jobs *jobs);
 /* UNO_ERR_ARG: there are not so many; UNO_ERR_MEMORY. */

@@ -12,9 +12,14 @@
 #include "base/base.h"
 #include "verdict/verdict.h"
 
+/* A record of a few bytes may tell of a large job: memory is taken for ranks that have records, and all together is bounded. */
 struct known_job {
-    struct verdict_facts facts;
-    uno_job job;               /* what is shown of facts, made when it is asked for */
+    uint64_t id;
+    int size;
+    struct verdict_rank *known; /* ranks of which there is a record, as they came */
+    size_t nknown, cap;
+    uint32_t *place;           /* by rank: 1 + its index in known; 0 = there is none */
+    uno_job job;               /* what is shown of them, made when it is asked for */
     uno_job_rank *ranks;
     uno_job_comm *comms;
     uno_job_call *calls;
@@ -28,7 +33,10 @@ struct known_job {
 struct uno_jobs {
     struct known_job **jobs;
     size_t njobs, cap;
+    uint64_t ranks, members;   /* of all jobs; all that was listed of their communicators */
 };
+#define MOST_RANKS (1u << 20)   /* 16 of the largest jobs, 200 MB when all are shown */
+#define MOST_MEMBERS (64u << 20) /* 256 MB */
 #define VERDICT_TEXT_ROOM 32768u
 
 uno_err uno_jobs_new(uno_jobs **jobs)
@@ -54,7 +62,10 @@ static void forget_shown(struct known_job *k)
 static void known_free(struct known_job *k)
 {
     forget_shown(k);
-    verdict_facts_free(&k->facts);
+    for (size_t i = 0; i < k->nknown; i++)
+        verdict_rank_free(&k->known[i]);
+    free(k->known);
+    free(k->place);
     free(k->verdict);
     free(k->text);
     free(k);
@@ -74,12 +85,14 @@ void uno_jobs_free(uno_jobs *jobs)
 static uno_err job_of(uno_jobs *jobs, uint64_t id, int size, struct known_job **out)
 {
     for (size_t i = 0; i < jobs->njobs; i++)
-        if (jobs->jobs[i]->facts.job == id && jobs->jobs[i]->facts.size == size) {
+        if (jobs->jobs[i]->id == id && jobs->jobs[i]->size == size) {
             *out = jobs->jobs[i];
             return UNO_OK;
         }
+    if (jobs->ranks + (uint64_t)size > MOST_RANKS)
+        return err_set(UNO_ERR_UNSUPPORTED, "it is of one more job, of %d ranks, and all jobs together would have more than %u; read fewer files at once", size, MOST_RANKS);
     struct known_job *k = mem_zalloc(sizeof *k);
-    uno_err err = k ? verdict_facts_new(&k->facts, size) : UNO_ERR_MEMORY;
+    uno_err err = k && (k->place = mem_array((size_t)size, sizeof *k->place)) ? UNO_OK : UNO_ERR_MEMORY;
     if (err == UNO_OK)
         err = mem_grow(&jobs->jobs, &jobs->cap, jobs->njobs + 1, sizeof *jobs->jobs);
     if (err != UNO_OK) {
@@ -87,9 +100,34 @@ static uno_err job_of(uno_jobs *jobs, uint64_t id, int size, struct known_job **
             known_free(k);
         return err;
     }
-    k->facts.job = id;
+    k->id = id;
+    k->size = size;
+    jobs->ranks += (uint64_t)size;
     jobs->jobs[jobs->njobs++] = *out = k;
     return UNO_OK;
+}
+
+static uno_err count_members(uno_jobs *jobs, const struct verdict_rank *r)
+{
+    for (uint32_t i = 0; i < r->ncomms; i++)
+        jobs->members += r->comms[i].members ? (uint64_t)r->comms[i].size : 0;
+    return jobs->members <= MOST_MEMBERS ? UNO_OK
+        : err_set(UNO_ERR_UNSUPPORTED, "the communicators of all records together have more than %u members; read fewer files at once", MOST_MEMBERS);
+}
+
+/* Takes *r over. */
+static uno_err take_record(struct known_job *k, struct verdict_rank *r)
+{
+    if (k->place[r->rank])
+        return verdict_rank_merge(&k->known[k->place[r->rank] - 1], r);
+    uno_err err = mem_grow(&k->known, &k->cap, k->nknown + 1, sizeof *k->known);
+    if (err != UNO_OK) {
+        verdict_rank_free(r);
+        return err;
+    }
+    k->known[k->nknown] = verdict_rank_unknown(r->rank, k->size);
+    k->place[r->rank] = (uint32_t)++k->nknown;
+    return verdict_rank_merge(&k->known[k->nknown - 1], r);
 }
 
 static uno_err add_record(uno_jobs *jobs, const void *record, size_t bytes)
@@ -97,13 +135,15 @@ static uno_err add_record(uno_jobs *jobs, const void *record, size_t bytes)
     struct verdict_rank r;
     struct known_job *k = NULL;
     TRY(verdict_decode(record, bytes, &r));
-    uno_err err = job_of(jobs, r.job, r.size, &k);
+    uno_err err = count_members(jobs, &r);
+    if (err == UNO_OK)
+        err = job_of(jobs, r.job, r.size, &k);
     if (err != UNO_OK) {
         verdict_rank_free(&r);
         return err;
     }
     forget_shown(k);
-    return verdict_facts_take(&k->facts, &r);
+    return take_record(k, &r);
 }
 
 uno_err uno_jobs_add(uno_jobs *jobs, const void *records, size_t bytes)
@@ -198,13 +238,13 @@ static void show_rank(struct places *at, uno_job_rank *to, const struct verdict_
 static uno_err show_job(struct known_job *k)
 {
     size_t ncomms = 0, ncalls = 0, nmessages = 0;
-    for (int r = 0; r < k->facts.size; r++)
-        for (uint32_t i = 0; i < k->facts.ranks[r].ncomms; i++) {
+    for (size_t at = 0; at < k->nknown; at++)
+        for (uint32_t i = 0; i < k->known[at].ncomms; i++) {
             ncomms++;
-            ncalls += k->facts.ranks[r].comms[i].nevents;
-            nmessages += k->facts.ranks[r].comms[i].np2p;
+            ncalls += k->known[at].comms[i].nevents;
+            nmessages += k->known[at].comms[i].np2p;
         }
-    k->ranks = mem_array((size_t)k->facts.size, sizeof *k->ranks);
+    k->ranks = mem_array((size_t)k->size, sizeof *k->ranks);
     k->comms = mem_array(ncomms + 1, sizeof *k->comms);
     k->calls = mem_array(ncalls + 1, sizeof *k->calls);
     k->messages = mem_array(nmessages + 1, sizeof *k->messages);
@@ -213,10 +253,12 @@ static uno_err show_job(struct known_job *k)
         return UNO_ERR_MEMORY;
     }
     struct places at = {k->comms, k->calls, k->messages};
-    k->job = (uno_job){.id = k->facts.job, .size = k->facts.size, .program = "", .ranks = k->ranks};
-    for (int r = 0; r < k->facts.size; r++) {
-        const struct verdict_rank *from = &k->facts.ranks[r];
+    k->job = (uno_job){.id = k->id, .size = k->size, .program = "", .ranks = k->ranks};
+    for (int r = 0; r < k->size; r++) {
+        static const struct verdict_rank nothing = {.host_index = -1, .reporter = -1};
+        const struct verdict_rank *from = k->place[r] ? &k->known[k->place[r] - 1] : &nothing;
         show_rank(&at, &k->ranks[r], from);
+        k->ranks[r].rank = r;
         k->job.reported += from->status != VERDICT_UNKNOWN;
         if (!k->job.program[0])
             k->job.program = from->program;
@@ -274,6 +316,23 @@ static void set_now(struct verdict_facts *f)
         f->offsets[r] = f->ranks[r].clock;
 }
 
+/* Facts of all ranks exist while they are judged; what hangs on those with records is still known's. */
+static uno_err judge(struct known_job *k, bool live, uint64_t stall_ns)
+{
+    struct verdict_facts f;
+    TRY(verdict_facts_new(&f, k->size));
+    f.job = k->id;
+    f.stall_ns = stall_ns;
+    for (size_t i = 0; i < k->nknown; i++)
+        f.ranks[k->known[i].rank] = k->known[i];
+    if (live)
+        set_now(&f);
+    uno_err err = verdict_judge(&f, k->verdict);
+    free(f.ranks);
+    free(f.offsets);
+    return err;
+}
+
 uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, const uno_verdict **verdict)
 {
     struct known_job *k = NULL;
@@ -286,11 +345,7 @@ uno_err uno_jobs_judge(uno_jobs *jobs, size_t index, int live, double stall_s, c
         k->text = mem_array(VERDICT_TEXT_ROOM, 1);
     if (!k->verdict || !k->text)
         return UNO_ERR_MEMORY;
-    k->facts.now_ns = k->facts.now_real_ns = 0;
-    if (live)
-        set_now(&k->facts);
-    k->facts.stall_ns = (uint64_t)(stall_s * 1e9);
-    TRY(verdict_judge(&k->facts, k->verdict));
+    TRY(judge(k, live != 0, (uint64_t)(stall_s * 1e9)));
     verdict_print(k->verdict, k->text, VERDICT_TEXT_ROOM);
     show_verdict(k);
     *verdict = &k->shown;

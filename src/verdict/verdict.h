@@ -262,6 +262,9 @@ struct verdict_facts {
     bool joining;             /* the job has not joined yet: NEVER_JOINED ranks are the fault. Who is told of nobody may have joined, sees it by the records */
     char what_job[64];        /* name of the job for the sentence; "" */
 };
+struct verdict_rank verdict_rank_unknown(int rank, int size); /* of which nothing is known */
+/* What r tells goes over into *have, facts of the same rank of the same job. Takes *r over. */
+uno_err verdict_rank_merge(struct verdict_rank *have, struct verdict_rank *r) UNO_MUST_CHECK;
 uno_err verdict_facts_new(struct verdict_facts *f, int size); /* every rank UNKNOWN */
 void verdict_facts_free(struct verdict_facts *f);
 /* Decode a record and put it at its rank. A second record of a rank is merged: what tells more wins (dead and left over reported,

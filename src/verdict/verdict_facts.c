@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct verdict_rank verdict_rank_unknown(int rank, int size)
+{
+    return (struct verdict_rank){.rank = rank, .size = size, .host_index = -1, .reporter = -1};
+}
+
 uno_err verdict_facts_new(struct verdict_facts *f, int size)
 {
     memset(f, 0, sizeof *f);
@@ -23,7 +28,7 @@ uno_err verdict_facts_new(struct verdict_facts *f, int size)
     }
     f->size = size;
     for (int i = 0; i < size; i++)
-        f->ranks[i] = (struct verdict_rank){.rank = i, .size = size, .host_index = -1, .reporter = -1};
+        f->ranks[i] = verdict_rank_unknown(i, size);
     return UNO_OK;
 }
 
@@ -163,23 +168,28 @@ static uno_err fits(struct verdict_facts *f, const struct verdict_rank *r)
     return UNO_OK;
 }
 
+uno_err verdict_rank_merge(struct verdict_rank *have, struct verdict_rank *r)
+{
+    if (r->status == VERDICT_UNKNOWN)
+        r->status = VERDICT_REPORTED; /* somebody wrote it */
+    bool better = weight(r->status) > weight(have->status) || (weight(r->status) == weight(have->status) && newer(r, have));
+    if (better) { /* the better one stays, the other one is merged into it */
+        struct verdict_rank keep = *have;
+        *have = *r;
+        *r = keep;
+    }
+    merge_rank(have, r);
+    take_links(have, r);
+    uno_err err = merge_comms(have, r);
+    verdict_rank_free(r);
+    return err;
+}
+
 uno_err verdict_facts_take(struct verdict_facts *f, struct verdict_rank *r)
 {
     uno_err err = fits(f, r);
-    if (r->status == VERDICT_UNKNOWN)
-        r->status = VERDICT_REPORTED; /* somebody wrote it */
-    if (err == UNO_OK) {
-        struct verdict_rank *have = &f->ranks[r->rank];
-        bool better = weight(r->status) > weight(have->status) || (weight(r->status) == weight(have->status) && newer(r, have));
-        if (better) { /* the better one stays, the other one is merged into it */
-            struct verdict_rank keep = *have;
-            *have = *r;
-            *r = keep;
-        }
-        merge_rank(have, r);
-        take_links(have, r);
-        err = merge_comms(have, r);
-    }
+    if (err == UNO_OK)
+        return verdict_rank_merge(&f->ranks[r->rank], r);
     verdict_rank_free(r);
     return err;
 }

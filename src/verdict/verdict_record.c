@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const unsigned char magic[8] = {'U', 'N', 'O', 'F', 'A', 'C', 'T', 'S'};
-#define MOST_RANKS (1u << 20)
+#define MOST_RANKS (1u << 16)   /* as many as can join (boot.h) */
 #define MOST_EVENTS 1024u
 #define MOST_MEMBERS (4u << 20) /* of all communicators of one record together: bounds what a short record can make us allocate */
 

@@ -105,15 +105,24 @@ static struct kept *kept_of(struct watch_keeper *keeper, uint64_t job, int size)
     return k;
 }
 
+/* Who joined had another number. */
+static uno_err other_number(int32_t pid, int32_t joined)
+{
+    if (process_own_pid(pid) == joined)
+        return err_set(UNO_ERR_USAGE, "process %d is in another PID namespace, where it is process %d and its job is to be asked about, by root: "
+                       "nsenter -t %d -p -m unisono why %d", (int)pid, (int)joined, (int)pid, (int)joined);
+    return err_set(UNO_ERR_USAGE, "process %d is a forked child of process %d, which has joined; ask for that one", (int)pid, (int)joined);
+}
+
 /* Take up a mapped board; door: as in records. */
 static uno_err keep_board(struct watch_keeper *keeper, const struct net_segment_ref *ref, struct board_page *page, int door)
 {
     int size = page->size, rank = page->rank;
     if (page->pid != ref->pid)
-        return err_set(UNO_ERR_USAGE, "process %d is a forked child of process %d, which has joined; ask for that one", (int)ref->pid,
-                       (int)page->pid);
+        return other_number(ref->pid, page->pid);
     if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
-        return err_set(UNO_ERR_UNSUPPORTED, "all ranks of process %d are its threads, which nobody else can tell apart", (int)ref->pid);
+        return err_set(UNO_ERR_UNSUPPORTED, "all ranks of process %d are its threads, and tools cannot look at such a job; it says itself on its standard "
+                       "error when it stalls (UNISONO_STALL), and a debugger shows where its threads stand: gdb -p %d", (int)ref->pid, (int)ref->pid);
     struct kept *k = kept_of(keeper, page->job, size);
     if (!k)
         return UNO_ERR_MEMORY;

@@ -182,6 +182,21 @@ bool process_status(const struct process_eye *eye, int *status)
     return false;
 }
 
+int32_t process_own_pid(int32_t pid)
+{
+    char path[40], line[256];
+    int32_t own = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "re");
+    while (f && !own && fgets(line, sizeof line, f)) {
+        const char *last = strncmp(line, "NSpid:", 6) == 0 ? strrchr(line, '\t') : NULL; /* namespaces from here inwards */
+        own = last ? (int32_t)strtol(last, NULL, 10) : 0;
+    }
+    if (f)
+        fclose(f);
+    return own;
+}
+
 void process_forget(struct process_eye *eye)
 {
     if (eye->pidfd >= 0)

@@ -31,6 +31,8 @@ bool process_is_abandoned(int ours);
 bool process_status(const struct process_eye *eye, int *status);
 /* The same as words behind a subject: "was killed by signal 9 (SIGKILL)", "exited with status 1". */
 void process_status_text(int status, char *buf, size_t buf_bytes);
+/* Its number in its own PID namespace; 0 = not known. */
+int32_t process_own_pid(int32_t pid);
 void process_forget(struct process_eye *eye); /* closes */
 
 #endif

@@ -4,7 +4,7 @@
  * third call; "slow": rank 1 takes 20 ms between calls,
  * the others 1; "idle": two calls, and then nothing; "ring": a message to the next rank
  * before each all-reduce; "closed": as absent, and from then on /proc shows nothing of any rank to others of its user; "closed_early": the same
- * from the beginning; "unjoined": rank 1 does not join; "group", "shrink": it does not come to that call; "exec": as absent, and rank 1 becomes another program; "threads": the main thread of rank 1 ends after two calls, and
+ * from the beginning; "local": its ranks are threads of one process; "unjoined": rank 1 does not join; "group", "shrink": it does not come to that call; "exec": as absent, and rank 1 becomes another program; "threads": the main thread of rank 1 ends after two calls, and
  * a second later its last thread, with "1 done"; "ends": as loop, and ends on signals, with _exit(0) on SIGUSR1 and _exit(3) on SIGUSR2, and on SIGHUP with exit(0) between
  * two calls; "children": as loop, and two children that it has made past the C library hold all it had open;
  * "crossed": two groups of two ranks each way, of which ranks 0 and 3 use the one first and 1 and 2 the other (4 ranks); "circle": groups of neighbours, and
@@ -182,12 +182,27 @@ static bool has_an_absent_rank(const char *mode)
     return strcmp(mode, "absent") == 0 || strncmp(mode, "closed", 6) == 0;
 }
 
+/* Two ranks that are threads of this process, until standard input ends. */
+static int local(void)
+{
+    uno_comm *comms[2];
+    if (uno_comm_init_all(comms, 2, NULL) != UNO_OK)
+        return failed("init_all", NULL);
+    printf("0 %d\n", (int)getpid());
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "loop";
     uno_comm *comm;
     static float in[1000], out[1000];
     enter_cgroup();
+    if (strcmp(mode, "local") == 0)
+        return local();
     if (strcmp(mode, "unjoined") == 0) {
         const char *place = getenv("UNISONO_RANK");
         printf("%s %d\n", place ? place : "0", (int)getpid());

@@ -11,6 +11,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import termios
 import time
 import unittest
 
-UNISONO, RANK = sys.argv.pop(1), sys.argv.pop(1)
+UNISONO, RANK = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 LIMIT = 30.0
 
 
@@ -243,6 +244,31 @@ class Live(unittest.TestCase):
             self.assertEqual(rc, 2)
             self.assertIn("cannot be made", err)
 
+    def test_flight_recorder_where_somebody_was_before(self):
+        """What bears the name of a dump is neither followed, nor waited for, nor written into: a new file takes its place."""
+        with Job("absent", 2) as job, tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/fr")
+            with open(folder + "/precious", "w", encoding="utf-8") as f:
+                f.write("precious")
+            os.link(folder + "/precious", folder + "/fr/comm_lib_trace_rank_0.json")
+            os.symlink(folder + "/precious", folder + "/fr/flight_rank_1")
+            os.mkfifo(folder + "/fr/flight_rank_0")
+            rc, out, err = tool("why", str(job.pids[0]), "--stall", "1000", "--export-flight-recorder", folder + "/fr")
+            self.assertEqual((rc, err), (0, ""))
+            self.assertIn("4 files written to", out)
+            with open(folder + "/precious", encoding="utf-8") as f:
+                self.assertEqual(f.read(), "precious")
+            names = sorted(os.listdir(folder + "/fr"))
+            self.assertEqual(names, ["comm_lib_trace_rank_0.json", "comm_lib_trace_rank_1.json", "flight_rank_0", "flight_rank_1"])
+            for name in names:
+                self.assertTrue(stat.S_ISREG(os.lstat(folder + "/fr/" + name).st_mode), name)
+            os.unlink(folder + "/fr/flight_rank_1")
+            os.mkdir(folder + "/fr/flight_rank_1")
+            rc, _, err = tool("why", str(job.pids[0]), "--export-flight-recorder", folder + "/fr")
+            self.assertEqual(rc, 2)
+            self.assertRegex(err, "flight_rank_1 cannot be written: Is a directory")
+            self.assertEqual(sorted(os.listdir(folder + "/fr")), names)  # nothing half-done is left
+
     def test_the_doctor_reads_crossed_groups(self):
         """What is exported of groups that are used in different orders: the doctor names the circle, from either form, of a job that stands and of one that was ended."""
         pairs = {"0 for 1": "tensor_parallel", "1 for 3": "data_parallel", "3 for 2": "tensor_parallel", "2 for 0": "data_parallel"}
@@ -369,6 +395,17 @@ class Files(unittest.TestCase):
         self.assertEqual(rc, 1)
         self.assertIn("in the records", out.splitlines()[0])
 
+    def test_too_many(self):
+        below = self.leave()
+        name = [f for f in os.listdir(below) if f.endswith(".facts")][0]
+        for i in range(4100 - len(os.listdir(below))):
+            os.link(below + "/" + name, "%s/again-%d.facts" % (below, i))
+        rc, out, err = tool("why", self.folder)
+        self.assertEqual(rc, 1)
+        self.assertIn("in the records", out)
+        self.assertRegex(err, r"^unisono why: 4 files of records in \S*/unisono-\d+ were left out: 4096 of a folder are read")
+        self.assertEqual(err.count("\n"), 1)
+
     def test_killed_early(self):
         """Until it has seen every rank the launcher looks often: 150 calls take 0.3 s."""
         with Job("loop", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
@@ -427,6 +464,26 @@ class Bad(unittest.TestCase):
             child.wait()
         self.refused(["why", "99999999999"], r"99999999999 is no process id")
 
+    def test_pid_or_file(self):
+        """Digits that are a living process are its pid, whatever lies here under that name."""
+        with tempfile.TemporaryDirectory() as folder, Job("loop", 2) as job:
+            child = subprocess.Popen(["true"])
+            child.wait()
+            for pid in (job.pids[0], child.pid):
+                with open("%s/%d" % (folder, pid), "w", encoding="utf-8"):
+                    pass
+            rc, out, err = tool("why", str(job.pids[0]), cwd=folder)
+            self.assertEqual((rc, err), (0, ""))
+            self.assertIn("2 of 2 ranks seen on this host", out)
+            self.refused(["why", "./%d" % job.pids[0]], r"/%d: the file is empty" % job.pids[0], cwd=folder)
+            self.refused(["why", str(child.pid)], r"%d: the file is empty" % child.pid, cwd=folder)
+            self.refused(["top", "--once", str(child.pid)], r"there is no process %d on this host" % child.pid, cwd=folder)
+
+    def test_thread(self):
+        with Job("loop", 2) as job:
+            tid = wait_for(lambda: [t for t in os.listdir("/proc/%d/task" % job.pids[1]) if int(t) != job.pids[1]], "a thread")[0]
+            self.refused(["why", tid], r"^unisono why: %s is a thread of process %d; ask for that one: unisono why %d$" % (tid, job.pids[1], job.pids[1]))
+
     def test_other_version(self):
         fd = os.memfd_create("unisono-board", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         os.ftruncate(fd, 65 * 4096)
@@ -437,11 +494,56 @@ class Bad(unittest.TestCase):
         finally:
             os.close(fd)
         try:
-            self.refused(["why", str(os.getpid())], r"process %d, which %d has started, uses another version of this library" % (child.pid, os.getpid()))
-            self.refused(["why", "--job", "nobodys"], r"process %d (of this user )?uses another version of this library" % child.pid)
+            self.refused(["why", str(os.getpid())], r"process %d is in no job that can be looked at; of those that it has started: process %d uses another version of this library .*; "
+                         "ask with the tool of that version$" % (os.getpid(), child.pid))
+            self.refused(["why", "--job", "nobodys"], r"looked at: process %d uses another version of this library" % child.pid)
         finally:
             child.kill()
             child.wait()
+
+    def test_ranks_are_threads(self):
+        """Told apart from another version, with what helps there."""
+        told = r"all ranks of process %d are its threads, and tools cannot look at such a job; .*: gdb -p %d$"
+        p = subprocess.Popen([RANK, "local"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual(p.stdout.readline(), "0 %d\n" % p.pid)
+            self.refused(["why", str(p.pid)], "^unisono why: " + told % (p.pid, p.pid))
+            self.refused(["top", "--once", str(p.pid)], "^unisono top: " + told % (p.pid, p.pid))
+            self.refused(["why", str(os.getpid())], "of those that it has started: " + told % (p.pid, p.pid))
+            self.refused(["why", "--job", "nobodys"], "looked at: all ranks of process")
+        finally:
+            p.communicate("")
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("unshare") and shutil.which("nsenter"), "needs root, for a PID namespace")
+    def test_other_pid_namespace(self):
+        new = ["unshare", "-p", "-f", "--mount-proc", "--kill-child"]
+        p = subprocess.run([*new, "true"], capture_output=True, text=True, check=False)
+        if p.returncode:
+            self.skipTest("no namespace: " + p.stderr)
+        with Job("loop", 2, who=new) as job:
+            def pids():
+                found = {}
+                for word in filter(str.isdigit, os.listdir("/proc")):
+                    try:
+                        with open("/proc/%s/status" % word, encoding="utf-8") as f:
+                            numbers = re.search(r"(?m)^NSpid:(.*)", f.read())[1].split()
+                        with open("/proc/%s/cmdline" % word, "rb") as f:
+                            named = f.read().startswith(os.fsencode(RANK))
+                    except OSError:
+                        continue
+                    if named and len(numbers) > 1 and int(numbers[-1]) == job.pids[1]:
+                        found[int(numbers[0])] = int(numbers[-1])
+                return found
+            try:
+                outer, inner = next(iter(wait_for(pids, "rank 1").items()))
+                job.pids = {}  # here they are others' numbers
+                self.refused(["why", str(outer)], r"^unisono why: process %d is in another PID namespace, where it is process %d .*: nsenter -t %d -p -m unisono why %d$"
+                             % (outer, inner, outer, inner))
+                p = subprocess.run(["nsenter", "-t", str(outer), "-p", "-m", UNISONO, "why", str(inner)], capture_output=True, text=True, timeout=LIMIT, check=False)
+                self.assertEqual((p.returncode, p.stderr), (0, ""))
+                self.assertIn("2 of 2 ranks seen on this host", p.stdout)
+            finally:
+                job.run.kill()  # it heeds nothing less, and takes the namespace with it
 
     @unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "needs root, to be somebody else")
     def test_other_user(self):
@@ -584,6 +686,50 @@ class Top(unittest.TestCase):
             os.close(ours)
             os.close(theirs)
 
+    def screen(self, pid, lines, columns):
+        """A whole screen of a terminal of that size, without what is no text, as lines."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        p = subprocess.Popen([UNISONO, "top", "--interval", "0.2", str(pid)], stdin=theirs, stdout=theirs, stderr=theirs, env=dict(os.environ, TERM="xterm"))
+        said = b""
+        try:
+            until = time.monotonic() + LIMIT
+            while said.count(b"\033[H") < 4:
+                self.assertLess(time.monotonic(), until, said[-2000:])
+                if select.select([ours], [], [], 0.1)[0]:
+                    said += os.read(ours, 65536)
+            os.write(ours, b"q")
+            self.assertEqual(p.wait(timeout=LIMIT), 0)
+        finally:
+            p.kill()
+            p.wait()
+            os.close(ours)
+            os.close(theirs)
+        drawn = said.split(b"\033[H")[2].decode()
+        left = drawn.endswith("\n\033[J")  # the rest of the screen is cleared
+        drawn = re.sub(r"\033\[[\d;?]*[A-Za-z]", "", drawn).split("\r\n")
+        return drawn[:-1] if left else drawn
+
+    def test_small_terminals(self):
+        with Job("loop") as job:
+            wait_for(lambda: self.rows(str(job.pids[0]))[0]["ops"] > 0, "operations")
+            for lines, columns in ((24, 40), (24, 60), (24, 80), (24, 200), (7, 40), (3, 80), (2, 80), (1, 40)):
+                with self.subTest(lines=lines, columns=columns):
+                    drawn = self.screen(job.pids[0], lines, columns)
+                    self.assertLessEqual(len(drawn), lines, drawn)
+                    self.assertLessEqual(max(map(len, drawn)), columns, drawn)
+                    self.assertRegex(drawn[0], "^job [0-9a-f]{16}: why_rank")
+                    if lines == 24:
+                        for title in ("RANK", "OPS/S", "BYTES/S", "LIMIT", "WAIT"):
+                            self.assertIn(title, drawn[1].split())
+                        self.assertEqual("PID" in drawn[1].split(), columns >= 80)
+                        self.assertEqual(len([d for d in drawn if re.search(r"\d\.\d [KM]?B/s +\d+% +\d+%", d)]), 3, drawn)
+                        self.assertEqual(len([d for d in drawn if "all_reduce" in d]), 3, drawn)
+                    elif lines == 7:
+                        self.assertEqual((len(drawn), drawn[-1].strip()), (7, "... 1 more"))
+                    elif lines > 1:
+                        self.assertEqual(drawn[-1].strip(), "... 3 more")
+
     def test_bad(self):
         def refused(text, *args):
             rc, out, err = tool("top", *args)
@@ -598,7 +744,7 @@ class Top(unittest.TestCase):
         refused(r"there is no option --twice", "--twice")
         child = subprocess.Popen(["true"])
         child.wait()
-        refused(r"there is no process %d on this host" % child.pid, "--once", str(child.pid))
+        refused(r"there is no process %d on this host; .* read with `unisono why DIR`" % child.pid, "--once", str(child.pid))
 
 
 if __name__ == "__main__":

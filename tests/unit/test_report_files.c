@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -328,9 +329,60 @@ static void not_to_be_kept(void **state)
     assert_int_equal(uno_keeper_answer(NULL, &data, &bytes), UNO_ERR_ARG);
 }
 
+/* ---- records of strangers ------------------------------------------------------------------------------------------------------ */
+
+static size_t one_record(uint64_t job, int rank, int size, unsigned char *buf)
+{
+    struct verdict_rank r = verdict_rank_unknown(rank, size);
+    size_t bytes = 0;
+    r.job = job;
+    r.status = VERDICT_REPORTED;
+    assert_int_equal(verdict_encode(&r, buf, VERDICT_RECORD_MIN, &bytes), UNO_OK);
+    return bytes;
+}
+
+static long most_kb(void)
+{
+    struct rusage u;
+    assert_int_equal(getrusage(RUSAGE_SELF, &u), 0);
+    return u.ru_maxrss;
+}
+
+/* A record of some hundred bytes that tells of a large job takes memory for one rank; of larger ones than can be, none. */
+static void much_announced(void **state)
+{
+    (void)state;
+    static unsigned char buf[VERDICT_RECORD_MIN];
+    uno_jobs *jobs;
+    const uno_job *job;
+    const uno_verdict *v;
+    assert_int_equal(uno_jobs_new(&jobs), UNO_OK);
+    assert_int_equal(uno_jobs_add(jobs, buf, one_record(1, 0, 1 << 20, buf)), UNO_ERR_PARSE);
+    assert_non_null(strstr(uno_last_error(NULL), "a job of a size that cannot be"));
+    long before = most_kb();
+    for (int n = 0; n < 4; n++)
+        assert_int_equal(uno_jobs_add(jobs, buf, one_record(2 + (uint64_t)n, 65000 + n, 65536, buf)), UNO_OK);
+    for (size_t n = 0; n < 4; n++) {
+        assert_int_equal(uno_jobs_get(jobs, n, &job), UNO_OK);
+        assert_true(job->size == 65536 && job->reported == 1);
+        assert_string_equal(job->ranks[65000 + n].status, "reported");
+        assert_string_equal(job->ranks[65001 + n].status, "unknown");
+        assert_int_equal(job->ranks[65001 + n].rank, 65001 + n);
+    }
+    assert_true(most_kb() - before < 100 << 10);
+    assert_int_equal(uno_jobs_judge(jobs, 3, 0, 1, &v), UNO_OK);
+    for (int n = 4; n < 16; n++)
+        assert_int_equal(uno_jobs_add(jobs, buf, one_record(2 + (uint64_t)n, 0, 65536, buf)), UNO_OK);
+    assert_int_equal(uno_jobs_add(jobs, buf, one_record(100, 0, 2, buf)), UNO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(uno_last_error(NULL), "read fewer files at once"));
+    assert_int_equal(uno_jobs_add(jobs, buf, one_record(5, 1, 65536, buf)), UNO_OK); /* of one that is known */
+    uno_jobs_free(jobs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(much_announced),
         cmocka_unit_test_setup_teardown(files_are_ours, setup_ledger_dir, teardown_ledger_dir),
         cmocka_unit_test_setup_teardown(oldest_removed, setup_ledger_dir, teardown_ledger_dir),
         cmocka_unit_test_setup_teardown(death_is_saved, setup_saving, teardown_saving),
