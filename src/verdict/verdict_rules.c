@@ -168,6 +168,20 @@ bool failed_before(const struct verdict_rank *r)
     return failed;
 }
 
+/* It has gone on without those who were missing: made a smaller communicator. */
+static bool went_on(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    for (uint32_t i = 0; i < r->ncomms; i++)
+        if (r->comms[i].epoch > c->epoch)
+            return true;
+    return false;
+}
+
+bool ended_because(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    return failed_first(r, c) && !killed(r) && !went_on(r, c);
+}
+
 static bool anybody_lives(const struct judge *j)
 {
     for (int r = 0; r < j->size; r++)
