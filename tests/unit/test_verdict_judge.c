@@ -168,6 +168,42 @@ static void test_absent_native_stack(void **state)
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "last seen at train.py:212", NULL);
 }
 
+/* The line of the last call is no place where the rank is now: it stands last, whole, whatever the process does. */
+static void test_last_seen(void **state)
+{
+    static const struct { enum verdict_run run; const char *seen, *says; } cases[] = {
+        {VERDICT_RUN_STOPPED, "t.py:31 in <module>", "is stopped by a signal (SIGSTOP or from the terminal) for 2.1 s; last seen at t.py:31 in <module>; its last"},
+        {VERDICT_RUN_RUNS, "t.py:31 in f", "it computes (99 % of a processor); last seen at t.py:31 in f; its last"},
+        {VERDICT_RUN_RUNS, "t.py:31", "it computes (99 % of a processor); last seen at t.py:31; its last"},
+        {VERDICT_RUN_SLEEPS, "t.py:31", "it sleeps; last seen at t.py:31; its last"}};
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        size_t k = i / 2;
+        open_stage(&stages[1]);
+        all_but(3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        scene_computes(&s, 3, i % 2 ? "" : fmt("last seen at %s", cases[k].seen));
+        p->run = (uint8_t)cases[k].run;
+        if (p->run == VERDICT_RUN_STOPPED)
+            p->run_since_ns = scene_own(&s, 3, SCENE_NOW - 2.1);
+        if (i % 2) /* as the ledger has it */
+            snprintf(scene_of(&s, 3, WORLD)->events[15].site, VERDICT_SITE_BYTES, "%s", cases[k].seen);
+        close_stage(&stages[1]);
+        must_say(p->run == VERDICT_RUN_STOPPED ? VERDICT_KIND_STOPPED : p->run == VERDICT_RUN_RUNS ? VERDICT_KIND_COMPUTING : VERDICT_KIND_RANK_ABSENT, 3,
+                 cases[k].says, NULL);
+
+        open_stage(&stages[1]);
+        all_but(3);
+        scene_computes(&s, 3, i % 2 ? "" : fmt("last seen at %s", cases[k].seen));
+        p = &s.f.ranks[3].process;
+        p->queue_permille = 1000;
+        if (i % 2)
+            snprintf(scene_of(&s, 3, WORLD)->events[15].site, VERDICT_SITE_BYTES, "%s", cases[k].seen);
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_SLOW_RANK, 3, fmt("is ready to run but had no processor for 100 %% of the last 0.1 s; last seen at %s; ", cases[k].seen), NULL);
+    }
+}
+
 /* A job that falls down after a death, killed from outside: one cause. Two that are killed at once are told together. */
 static void test_killed_after_a_death(void **state)
 {
@@ -581,7 +617,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),
