@@ -133,6 +133,7 @@ int32_t *rank_list(struct judge *j);                                 /* room for
 void sort_ranks(int32_t *list, int n);
 bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */
 bool starved(const struct verdict_process *p);                       /* ready to run, and without a processor most of the time */
+bool others_compute(const struct verdict_process *p);                /* it waits for threads of its own process that use a processor */
 bool job_wants(int alike, int all);                                  /* `alike` of so many ranks want for processors: the job is large for its machines */
 uint64_t first_joining(const struct judge *j);                        /* since when the first rank waits in joining; 0 = none does */
 bool somebody_waits(const struct judge *j, const struct group *g);   /* in its collective */

@@ -305,6 +305,8 @@ void say_doing(struct out *o, const struct judge *j, int rank)
     case VERDICT_RUN_UNKNOWN: say(o, "does something that could not be seen"); break;
     }
     say_place(o, r);
+    if (others_compute(p))
+        say(o, " while its other threads compute (%u %% of a processor)", p->cpu_permille / 10);
     say_last_seen(o, r);
 }
 

@@ -168,6 +168,40 @@ static void test_absent_native_stack(void **state)
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "last seen at train.py:212", NULL);
 }
 
+/* The thread that calls us waits for others of its process, or for a child: if they compute, the rank is late, and no more. */
+static void test_absent_while_others_compute(void **state)
+{
+    static const struct { const char *syscall; uint32_t cpu; double sample_s; bool late; } cases[] = {
+        {"futex", 980, 0.06, true}, {"futex", 500, 1, true}, {"wait4", 7990, 1, true}, {"waitid", 600, 0.1, true},
+        {"futex", 490, 1, false}, {"futex", 980, 0.02, false}, {"futex", 20, 1, false}, {"read", 980, 1, false}, {"clock_nanosleep", 980, 1, false}};
+    (void)state;
+    EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(cases); i++) for (int message = 0; message < 2; message++) {
+        int rank = *c, peer = (rank + 1) % 7;
+        open_stage(st);
+        if (message)
+            scene_p2p(&s, peer, WORLD, VERDICT_SEND, rank, 3, 4096, SCENE_NOW - 6.5);
+        else
+            all_but(rank);
+        scene_syscall(&s, rank, cases[i].syscall, "", 0);
+        struct verdict_process *p = &s.f.ranks[rank].process;
+        snprintf(p->wchan, sizeof p->wchan, "futex_do_wait");
+        snprintf(p->stack, sizeof p->stack, "libc.so.6+0x85f14\nmain+0x80b (misc)");
+        p->cpu_permille = cases[i].cpu;
+        p->sample_ns = SEC(cases[i].sample_s);
+        close_stage(st);
+        if (cases[i].late)
+            must_say(VERDICT_KIND_COMPUTING, rank, name(rank), message ? "has posted no receive for it" : "has not called it yet",
+                     fmt("it waits in the system call %s (futex_do_wait) in main+0x80b (misc) while its other threads compute (%u %% of a processor)",
+                         cases[i].syscall, cases[i].cpu / 10), NULL);
+        else if (message)
+            must_say(VERDICT_KIND_P2P_UNMATCHED, -1, name(rank), NULL);
+        else
+            must_say(VERDICT_KIND_RANK_ABSENT, rank, name(rank), "never called it", NULL);
+        assert_int_equal(v.fault, !cases[i].late);
+        assert_int_equal(!strstr(v.headline, "while its other threads compute"), !cases[i].late);
+    }
+}
+
 /* The line of the last call is no place where the rank is now: it stands last, whole, whatever the process does. */
 static void test_last_seen(void **state)
 {
@@ -617,7 +651,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),
