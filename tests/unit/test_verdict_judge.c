@@ -168,6 +168,28 @@ static void test_absent_native_stack(void **state)
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "last seen at train.py:212", NULL);
 }
 
+/* Who runs and gave no stack blocks the signal for it, and will not give one to the next who asks; who had no processor may. */
+static void test_absent_computes_without_a_stack(void **state)
+{
+    static const struct { bool waits, stack; uint32_t cpu; const char *shows; } cases[] = {
+        {false, false, 990, "gdb -p"}, {false, false, 200, "gdb -p"}, {false, false, 0, "unisono why"}, {false, true, 990, "unisono why"},
+        {true, false, 990, "gdb -p"}, {true, true, 990, "unisono why"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open_stage(&stages[1]);
+        all_but(3);
+        if (cases[i].waits)
+            scene_syscall(&s, 3, "futex", "", 0);
+        else
+            scene_computes(&s, 3, "");
+        s.f.ranks[3].process.cpu_permille = cases[i].cpu;
+        snprintf(s.f.ranks[3].process.stack, sizeof s.f.ranks[3].process.stack, "%s", cases[i].stack ? "main+0x1 (program)" : "");
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_COMPUTING, 3, name(3), NULL);
+        assert_string_equal(v.what_next, fmt("nothing, if the program may be uneven there; `%s 803` on n0 shows its stack", cases[i].shows));
+    }
+}
+
 /* The thread that calls us waits for others of its process, or for a child: if they compute, the rank is late, and no more. */
 static void test_absent_while_others_compute(void **state)
 {
@@ -651,7 +673,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_computes_without_a_stack), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),
