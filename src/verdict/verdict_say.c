@@ -208,6 +208,21 @@ static const char *telling_frame(const char *stack)
     return strncmp(stack, "main thread:", 12) == 0 ? "" : stack;
 }
 
+#define FRAME_CHARS 96
+
+/* Of a long name, as C++ has them, the middle is left out: offset and module stay. */
+static void say_frame(struct out *o, const char *frame)
+{
+    int len = (int)strcspn(frame, "\n"), end = len;
+    while (end > 0 && strncmp(frame + end, "+0x", 3) != 0)
+        end--;
+    int head = FRAME_CHARS - 3 - (len - end);
+    if (len <= FRAME_CHARS || end == 0 || head < FRAME_CHARS / 4)
+        say(o, " in %.*s", MIN(len, FRAME_CHARS), frame);
+    else
+        say(o, " in %.*s...%.*s", head, frame, len - end, frame + end);
+}
+
 #define LAST_SEEN "last seen at " /* a binding that sees the last call only says so; the verdict does, too */
 
 static bool is_last_seen(const struct verdict_process *p)
@@ -227,7 +242,7 @@ static void say_place(struct out *o, const struct verdict_rank *r)
     else if (p->python[0])
         say(o, " at %s", p->python);
     else if (frame[0])
-        say(o, " in %.*s", (int)MIN(strcspn(frame, "\n"), (size_t)96), frame);
+        say_frame(o, frame);
 }
 
 /* "; last seen at train.py:212 in step()": behind all else, and only where no place of now is known. */

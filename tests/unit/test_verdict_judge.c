@@ -132,6 +132,30 @@ static void test_absent_telling_frame(void **state)
     }
 }
 
+/* A name that is too long for the sentence loses its middle, not the module. */
+static void test_absent_long_name(void **state)
+{
+    static const struct { int letters; const char *tail, *says; } cases[] = {
+        {9, "+0x2c (libmodel.so)", "f+0x2c (libmodel.so);"}, {77, "+0x2c (libmodel.so)", "f+0x2c (libmodel.so);"}, {78, "+0x2c (libmodel.so)", "f...+0x2c (libmodel.so);"},
+        {200, "+0x2c (libmodel.so)", "f...+0x2c (libmodel.so);"}, {200, "", "f;"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open_stage(&stages[1]);
+        all_but(3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        char letters[256] = "";
+        memset(letters, 'f', (size_t)cases[i].letters);
+        p->in_library = false;
+        p->run = VERDICT_RUN_SYSCALL;
+        snprintf(p->stack, sizeof p->stack, "%s%s\nmain+0x1 (program)", letters, cases[i].tail);
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_RANK_ABSENT, 3, cases[i].says, " in fff", NULL);
+        const char *from = strstr(v.headline, " in fff") + 4;
+        assert_int_equal(strcspn(from, ";"), MIN(96, cases[i].letters + (int)strlen(cases[i].tail)));
+        assert_non_null(strstr(v.lines[0].text, letters)); /* the evidence has all of it */
+    }
+}
+
 /* By exec: at once, whatever the other program does, and also in the middle of a call. */
 static void test_absent_replaced(void **state)
 {
@@ -673,7 +697,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_computes_without_a_stack), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_long_name), cmocka_unit_test(test_absent_computes_without_a_stack), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),
