@@ -93,10 +93,23 @@ static bool all_reached(const struct judge *j, const struct fault *x)
     return x->nculprits > 0;
 }
 
-/* What a failed communicator says is news only if nobody saw the reason. */
-static bool is_told_by(const struct fault *x, const struct fault *by)
+/* Ends of which a failed communicator is the reason. Those of the rank that it names are not. */
+static bool is_aftermath(const struct judge *j, const struct fault *x, const struct fault *told)
 {
-    if (by->told || is_fact(by))
+    if (x->told || (x->kind != VERDICT_KIND_DEAD && x->kind != VERDICT_KIND_LEFT) || (told->nculprits && among(told->culprits[0], x)))
+        return false;
+    for (int i = 0; i < x->nculprits; i++) {
+        const struct seat *s = seat_of(told->group, x->culprits[i]);
+        if (!s || !ended_because(&j->f->ranks[x->culprits[i]], s->comm))
+            return false;
+    }
+    return x->nculprits > 0;
+}
+
+/* What a failed communicator says is news only if nobody saw the reason. */
+static bool is_told_by(const struct judge *j, const struct fault *x, const struct fault *by)
+{
+    if (by->told || is_fact(by) || is_aftermath(j, by, x))
         return false;
     return x->kind == by->kind || by->group == x->group || by->kind == VERDICT_KIND_DEAD || by->kind == VERDICT_KIND_UNREACHABLE ||
            (x->nculprits && among(x->culprits[0], by));
@@ -119,9 +132,9 @@ static bool is_cut_off(const struct judge *j, const struct fault *x, const struc
 static bool follows(const struct judge *j, const struct fault *x, const struct fault *by)
 {
     if (by->told && !x->told)
-        return false;
+        return is_aftermath(j, x, by);
     if (x->told)
-        return is_told_by(x, by);
+        return is_told_by(j, x, by);
     if (is_vague(x) && !is_vague(by))
         return true;
     if ((x->kind == VERDICT_KIND_DEAD || x->kind == VERDICT_KIND_LEFT) && !is_later(j, by, x) && by->kind != VERDICT_KIND_COMPUTING &&
@@ -140,10 +153,10 @@ static bool follows(const struct judge *j, const struct fault *x, const struct f
 
 static bool before(const struct judge *j, const struct fault *a, const struct fault *b)
 {
-    if (a->told != b->told)
-        return b->told;
     if (is_fact(a) != is_fact(b))
         return is_fact(b);
+    if (a->told != b->told)
+        return b->told;
     if (is_later(j, b, a))
         return true;
     if (is_later(j, a, b))

@@ -30,6 +30,14 @@ static void say_go_on(struct out *o, const struct judge *j, const struct fault *
     say(o, "%s on %s lets %s go on", n > MOST_PIDS ? " ..." : "", host ? host : "its host", n > 1 ? "them" : "it");
 }
 
+/* A stack that is not to be had now is not to be had later either: of a thread that waits and may not be disturbed, or of one that runs and
+ * blocks the signal. One that had no processor when it was asked may answer the next time. */
+static const char *who_shows_stack(const struct verdict_rank *r)
+{
+    const struct verdict_process *p = r ? &r->process : NULL;
+    return p && !p->stack[0] && (p->syscall[0] || (p->run == VERDICT_RUN_RUNS && p->cpu_permille >= 200)) ? "gdb -p" : "unisono why";
+}
+
 void what_next(struct out *o, const struct judge *j, const struct fault *x)
 {
     const struct verdict_rank *r = x->nculprits ? &j->f->ranks[x->culprits[0]] : NULL;
@@ -68,14 +76,12 @@ void what_next(struct out *o, const struct judge *j, const struct fault *x)
             say(o, "look for a call of exec in the program of rank %d, behind its last operation; what is run beside the job belongs into a child process", r->rank);
             break;
         }
-        /* a stack that is not to be had now is not to be had later either */
-        say(o, "look at rank %d where it stands: `%s %d` on %s shows its stack", r ? r->rank : -1,
-            r && r->process.syscall[0] && !r->process.stack[0] ? "gdb -p" : "unisono why", r ? r->pid : 0, host);
+        say(o, "look at rank %d where it stands: `%s %d` on %s shows its stack", r ? r->rank : -1, who_shows_stack(r), r ? r->pid : 0, host);
         break;
     case VERDICT_KIND_SLOW_RANK: say(o, "look what else runs on the processors of %s, and at CPU quotas and affinity", host); break;
     case VERDICT_KIND_SLOW_LINK: say(o, "look at that interface: negotiated speed, errors (ethtool -S), other traffic"); break;
     case VERDICT_KIND_COMPUTING:
-        say(o, "nothing, if the program may be uneven there; `unisono why %d` on %s shows its stack", r ? r->pid : 0, host);
+        say(o, "nothing, if the program may be uneven there; `%s %d` on %s shows its stack", who_shows_stack(r), r ? r->pid : 0, host);
         break;
     case VERDICT_KIND_SLOW: say(o, "nothing, if the operation is that large"); break;
     case VERDICT_KIND_FAULT_OF_OURS: say(o, "report it with the files of `unisono why --export-flight-recorder DIR`"); break;

@@ -128,10 +128,12 @@ uint64_t usual_rate(const struct judge *j);                          /* median o
 bool host_in(const struct judge *j, const struct group *g, int host); /* is a rank of this host in it? */
 bool shares_quota(const struct judge *j, const struct verdict_rank *r); /* with another rank: then the job is short of processors, not the rank */
 bool failed_before(const struct verdict_rank *r);                    /* it ended after, and because, a communicator had failed elsewhere */
+bool ended_because(const struct verdict_rank *r, const struct verdict_comm *c); /* it ended by itself after, and because, this one had failed elsewhere */
 int32_t *rank_list(struct judge *j);                                 /* room for all ranks; NULL sets no_memory */
 void sort_ranks(int32_t *list, int n);
 bool old_enough(const struct judge *j, uint64_t since_ns);           /* for longer than the stall limit */
 bool starved(const struct verdict_process *p);                       /* ready to run, and without a processor most of the time */
+bool others_compute(const struct verdict_process *p);                /* it waits for threads of its own process that use a processor */
 bool job_wants(int alike, int all);                                  /* `alike` of so many ranks want for processors: the job is large for its machines */
 uint64_t first_joining(const struct judge *j);                        /* since when the first rank waits in joining; 0 = none does */
 bool somebody_waits(const struct judge *j, const struct group *g);   /* in its collective */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_NS 50000000ull      /* a sample shorter than this tells no share of processor time */
 #define SHORT_NS 200000000ull    /* of a sample */
 #define MOMENT_NS 500000000ull   /* a shorter one says nothing of what will be */
 #define TOGETHER_NS 200000000ull /* ends within this, in the same way, on one host, are one event */
@@ -168,6 +169,20 @@ bool failed_before(const struct verdict_rank *r)
     return failed;
 }
 
+/* It has gone on without those who were missing: made a smaller communicator. */
+static bool went_on(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    for (uint32_t i = 0; i < r->ncomms; i++)
+        if (r->comms[i].epoch > c->epoch)
+            return true;
+    return false;
+}
+
+bool ended_because(const struct verdict_rank *r, const struct verdict_comm *c)
+{
+    return failed_first(r, c) && !killed(r) && !went_on(r, c);
+}
+
 static bool anybody_lives(const struct judge *j)
 {
     for (int r = 0; r < j->size; r++)
@@ -324,6 +339,16 @@ static bool computes(const struct verdict_process *p)
            (p->sample_ns < SHORT_NS || p->cpu_permille >= 200 || p->cpu_permille + p->queue_permille >= 500);
 }
 
+/* Does the thread that calls us wait for others of its process that compute, as in pthread_join, or while a child of it is awaited? */
+bool others_compute(const struct verdict_process *p)
+{
+    static const char *const waits[] = {"futex", "wait4", "waitid"};
+    bool so = false;
+    for (size_t i = 0; i < ARRAY_LEN(waits); i++)
+        so = so || strcmp(p->syscall, waits[i]) == 0;
+    return so && p->run == VERDICT_RUN_SYSCALL && !p->in_library && p->sample_ns >= LOOK_NS && p->cpu_permille >= 500;
+}
+
 /* Has it begun or ended an operation of any communicator lately? Then it is late, but moves on. */
 static bool moves_on(const struct judge *j, const struct verdict_rank *r)
 {
@@ -354,7 +379,7 @@ enum verdict_kind absent_kind(const struct judge *j, const struct group *g, int 
         return VERDICT_KIND_SILENT;
     if (starved_alone(j, r))
         return VERDICT_KIND_SLOW_RANK;
-    if (computes(&r->process))
+    if (computes(&r->process) || others_compute(&r->process))
         return VERDICT_KIND_COMPUTING;
     if (!in_p2p && moves_on(j, r))
         return VERDICT_KIND_COMPUTING;

@@ -208,19 +208,51 @@ static const char *telling_frame(const char *stack)
     return strncmp(stack, "main thread:", 12) == 0 ? "" : stack;
 }
 
-/* " in step() at train.py:212", " in step+0x2c (program)", "; last seen at train.py:212", or nothing. */
+#define FRAME_CHARS 96
+
+/* Of a long name, as C++ has them, the middle is left out: offset and module stay. */
+static void say_frame(struct out *o, const char *frame)
+{
+    int len = (int)strcspn(frame, "\n"), end = len;
+    while (end > 0 && strncmp(frame + end, "+0x", 3) != 0)
+        end--;
+    int head = FRAME_CHARS - 3 - (len - end);
+    if (len <= FRAME_CHARS || end == 0 || head < FRAME_CHARS / 4)
+        say(o, " in %.*s", MIN(len, FRAME_CHARS), frame);
+    else
+        say(o, " in %.*s...%.*s", head, frame, len - end, frame + end);
+}
+
+#define LAST_SEEN "last seen at " /* a binding that sees the last call only says so; the verdict does, too */
+
+static bool is_last_seen(const struct verdict_process *p)
+{
+    return strncmp(p->python, LAST_SEEN, sizeof LAST_SEEN - 1) == 0;
+}
+
+/* " in step() at train.py:212", " in step+0x2c (program)", or nothing. */
 static void say_place(struct out *o, const struct verdict_rank *r)
 {
     const struct verdict_process *p = &r->process;
     const char *in = strstr(p->python, " in "), *frame = telling_frame(p->stack);
+    if (is_last_seen(p))
+        return;
     if (in)
         say(o, " in %s at %.*s", in + 4, (int)(in - p->python), p->python);
     else if (p->python[0])
         say(o, " at %s", p->python);
     else if (frame[0])
-        say(o, " in %.*s", (int)MIN(strcspn(frame, "\n"), (size_t)96), frame);
-    else if (last_site(r)[0])
-        say(o, "; last seen at %s", last_site(r));
+        say_frame(o, frame);
+}
+
+/* "; last seen at train.py:212 in step()": behind all else, and only where no place of now is known. */
+static void say_last_seen(struct out *o, const struct verdict_rank *r)
+{
+    const struct verdict_process *p = &r->process;
+    if (is_last_seen(p))
+        say(o, "; %s", p->python);
+    else if (!p->python[0] && !telling_frame(p->stack)[0] && last_site(r)[0])
+        say(o, "; " LAST_SEEN "%s", last_site(r));
 }
 
 static void say_since(struct out *o, const struct judge *j, const struct verdict_rank *r)
@@ -245,6 +277,7 @@ void say_doing(struct out *o, const struct judge *j, int rank)
             say_age(o, MAX(p->sample_ns, (uint64_t)100000000u));
             if (p->cgroup[0])
                 say(o, ", in the cgroup %s", p->cgroup);
+            say_last_seen(o, r);
             return;
         }
         if (p->sample_ns && !p->in_library)
@@ -287,6 +320,9 @@ void say_doing(struct out *o, const struct judge *j, int rank)
     case VERDICT_RUN_UNKNOWN: say(o, "does something that could not be seen"); break;
     }
     say_place(o, r);
+    if (others_compute(p))
+        say(o, " while its other threads compute (%u %% of a processor)", p->cpu_permille / 10);
+    say_last_seen(o, r);
 }
 
 /* What goes on is newer than what has ended, whatever the times say: a start has the coarse clock, an end the fine one. */

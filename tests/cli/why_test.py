@@ -415,6 +415,16 @@ class Files(unittest.TestCase):
         rc, answer, err = why_json(self.folder)
         self.assertEqual((rc, err, answer["live"], answer["size"]), (1, "", False, 3))
 
+    def test_left_in_the_middle(self):
+        """A rank exits with status 0, the others fail because of it and exit with status 1: they are not the reason."""
+        with Job("ends", env={"UNISONO_LEDGER_DIR": self.folder}) as job:
+            wait_for(lambda: why_json(str(job.pids[1]))[1]["ranks"][1]["communicators"][0]["newest"] > 20, "20 calls")
+            os.kill(job.pids[1], signal.SIGHUP)
+            job.run.wait(timeout=LIMIT)
+        rc, answer, err = why_json(self.folder)
+        self.assertEqual((rc, err, answer["verdict"]["kind"], answer["verdict"]["culprits"]), (1, "", "left", [1]), answer["verdict"])
+        self.assertRegex(answer["verdict"]["headline"], r"rank 1 \(pid %d .*exited with status 0\b.*needs it" % job.pids[1])
+
     def test_damaged(self):
         below = self.leave()
         name = sorted(f for f in os.listdir(below) if f.endswith(".facts"))[0]

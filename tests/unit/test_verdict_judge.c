@@ -132,6 +132,30 @@ static void test_absent_telling_frame(void **state)
     }
 }
 
+/* A name that is too long for the sentence loses its middle, not the module. */
+static void test_absent_long_name(void **state)
+{
+    static const struct { int letters; const char *tail, *says; } cases[] = {
+        {9, "+0x2c (libmodel.so)", "f+0x2c (libmodel.so);"}, {77, "+0x2c (libmodel.so)", "f+0x2c (libmodel.so);"}, {78, "+0x2c (libmodel.so)", "f...+0x2c (libmodel.so);"},
+        {200, "+0x2c (libmodel.so)", "f...+0x2c (libmodel.so);"}, {200, "", "f;"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open_stage(&stages[1]);
+        all_but(3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        char letters[256] = "";
+        memset(letters, 'f', (size_t)cases[i].letters);
+        p->in_library = false;
+        p->run = VERDICT_RUN_SYSCALL;
+        snprintf(p->stack, sizeof p->stack, "%s%s\nmain+0x1 (program)", letters, cases[i].tail);
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_RANK_ABSENT, 3, cases[i].says, " in fff", NULL);
+        const char *from = strstr(v.headline, " in fff") + 4;
+        assert_int_equal(strcspn(from, ";"), MIN(96, cases[i].letters + (int)strlen(cases[i].tail)));
+        assert_non_null(strstr(v.lines[0].text, letters)); /* the evidence has all of it */
+    }
+}
+
 /* By exec: at once, whatever the other program does, and also in the middle of a call. */
 static void test_absent_replaced(void **state)
 {
@@ -166,6 +190,98 @@ static void test_absent_native_stack(void **state)
     s.f.ranks[3].process.in_library = false;
     snprintf(scene_of(&s, 3, WORLD)->events[15].site, VERDICT_SITE_BYTES, "train.py:212");
     must_say(VERDICT_KIND_RANK_ABSENT, 3, "last seen at train.py:212", NULL);
+}
+
+/* Who runs and gave no stack blocks the signal for it, and will not give one to the next who asks; who had no processor may. */
+static void test_absent_computes_without_a_stack(void **state)
+{
+    static const struct { bool waits, stack; uint32_t cpu; const char *shows; } cases[] = {
+        {false, false, 990, "gdb -p"}, {false, false, 200, "gdb -p"}, {false, false, 0, "unisono why"}, {false, true, 990, "unisono why"},
+        {true, false, 990, "gdb -p"}, {true, true, 990, "unisono why"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open_stage(&stages[1]);
+        all_but(3);
+        if (cases[i].waits)
+            scene_syscall(&s, 3, "futex", "", 0);
+        else
+            scene_computes(&s, 3, "");
+        s.f.ranks[3].process.cpu_permille = cases[i].cpu;
+        snprintf(s.f.ranks[3].process.stack, sizeof s.f.ranks[3].process.stack, "%s", cases[i].stack ? "main+0x1 (program)" : "");
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_COMPUTING, 3, name(3), NULL);
+        assert_string_equal(v.what_next, fmt("nothing, if the program may be uneven there; `%s 803` on n0 shows its stack", cases[i].shows));
+    }
+}
+
+/* The thread that calls us waits for others of its process, or for a child: if they compute, the rank is late, and no more. */
+static void test_absent_while_others_compute(void **state)
+{
+    static const struct { const char *syscall; uint32_t cpu; double sample_s; bool late; } cases[] = {
+        {"futex", 980, 0.06, true}, {"futex", 500, 1, true}, {"wait4", 7990, 1, true}, {"waitid", 600, 0.1, true},
+        {"futex", 490, 1, false}, {"futex", 980, 0.02, false}, {"futex", 20, 1, false}, {"read", 980, 1, false}, {"clock_nanosleep", 980, 1, false}};
+    (void)state;
+    EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(cases); i++) for (int message = 0; message < 2; message++) {
+        int rank = *c, peer = (rank + 1) % 7;
+        open_stage(st);
+        if (message)
+            scene_p2p(&s, peer, WORLD, VERDICT_SEND, rank, 3, 4096, SCENE_NOW - 6.5);
+        else
+            all_but(rank);
+        scene_syscall(&s, rank, cases[i].syscall, "", 0);
+        struct verdict_process *p = &s.f.ranks[rank].process;
+        snprintf(p->wchan, sizeof p->wchan, "futex_do_wait");
+        snprintf(p->stack, sizeof p->stack, "libc.so.6+0x85f14\nmain+0x80b (misc)");
+        p->cpu_permille = cases[i].cpu;
+        p->sample_ns = SEC(cases[i].sample_s);
+        close_stage(st);
+        if (cases[i].late)
+            must_say(VERDICT_KIND_COMPUTING, rank, name(rank), message ? "has posted no receive for it" : "has not called it yet",
+                     fmt("it waits in the system call %s (futex_do_wait) in main+0x80b (misc) while its other threads compute (%u %% of a processor)",
+                         cases[i].syscall, cases[i].cpu / 10), NULL);
+        else if (message)
+            must_say(VERDICT_KIND_P2P_UNMATCHED, -1, name(rank), NULL);
+        else
+            must_say(VERDICT_KIND_RANK_ABSENT, rank, name(rank), "never called it", NULL);
+        assert_int_equal(v.fault, !cases[i].late);
+        assert_int_equal(!strstr(v.headline, "while its other threads compute"), !cases[i].late);
+    }
+}
+
+/* The line of the last call is no place where the rank is now: it stands last, whole, whatever the process does. */
+static void test_last_seen(void **state)
+{
+    static const struct { enum verdict_run run; const char *seen, *says; } cases[] = {
+        {VERDICT_RUN_STOPPED, "t.py:31 in <module>", "is stopped by a signal (SIGSTOP or from the terminal) for 2.1 s; last seen at t.py:31 in <module>; its last"},
+        {VERDICT_RUN_RUNS, "t.py:31 in f", "it computes (99 % of a processor); last seen at t.py:31 in f; its last"},
+        {VERDICT_RUN_RUNS, "t.py:31", "it computes (99 % of a processor); last seen at t.py:31; its last"},
+        {VERDICT_RUN_SLEEPS, "t.py:31", "it sleeps; last seen at t.py:31; its last"}};
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        size_t k = i / 2;
+        open_stage(&stages[1]);
+        all_but(3);
+        struct verdict_process *p = &s.f.ranks[3].process;
+        scene_computes(&s, 3, i % 2 ? "" : fmt("last seen at %s", cases[k].seen));
+        p->run = (uint8_t)cases[k].run;
+        if (p->run == VERDICT_RUN_STOPPED)
+            p->run_since_ns = scene_own(&s, 3, SCENE_NOW - 2.1);
+        if (i % 2) /* as the ledger has it */
+            snprintf(scene_of(&s, 3, WORLD)->events[15].site, VERDICT_SITE_BYTES, "%s", cases[k].seen);
+        close_stage(&stages[1]);
+        must_say(p->run == VERDICT_RUN_STOPPED ? VERDICT_KIND_STOPPED : p->run == VERDICT_RUN_RUNS ? VERDICT_KIND_COMPUTING : VERDICT_KIND_RANK_ABSENT, 3,
+                 cases[k].says, NULL);
+
+        open_stage(&stages[1]);
+        all_but(3);
+        scene_computes(&s, 3, i % 2 ? "" : fmt("last seen at %s", cases[k].seen));
+        p = &s.f.ranks[3].process;
+        p->queue_permille = 1000;
+        if (i % 2)
+            snprintf(scene_of(&s, 3, WORLD)->events[15].site, VERDICT_SITE_BYTES, "%s", cases[k].seen);
+        close_stage(&stages[1]);
+        must_say(VERDICT_KIND_SLOW_RANK, 3, fmt("is ready to run but had no processor for 100 %% of the last 0.1 s; last seen at %s; ", cases[k].seen), NULL);
+    }
 }
 
 /* A job that falls down after a death, killed from outside: one cause. Two that are killed at once are told together. */
@@ -581,7 +697,7 @@ int main(void)
         cmocka_unit_test(test_absent_computes), cmocka_unit_test(test_absent_queued),
         cmocka_unit_test(test_absent_behind), cmocka_unit_test(test_queued_behind_a_message),
         cmocka_unit_test(test_absent_waits_elsewhere), cmocka_unit_test(test_absent_telling_frame),
-        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_killed_after_a_death),
+        cmocka_unit_test(test_absent_replaced), cmocka_unit_test(test_absent_native_stack), cmocka_unit_test(test_last_seen), cmocka_unit_test(test_absent_long_name), cmocka_unit_test(test_absent_computes_without_a_stack), cmocka_unit_test(test_absent_while_others_compute), cmocka_unit_test(test_killed_after_a_death),
         cmocka_unit_test(test_several_absent), cmocka_unit_test(test_chain), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_found_late), cmocka_unit_test(test_mismatch_odd), cmocka_unit_test(test_mismatch_v), cmocka_unit_test(test_off_by_one),
         cmocka_unit_test(test_off_by_one_of_two), cmocka_unit_test(test_skipped), cmocka_unit_test(test_off_by_one_by_queue),

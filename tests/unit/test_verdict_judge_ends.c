@@ -183,6 +183,98 @@ static void test_left(void **state)
     must_say(VERDICT_KIND_LEFT, 4, "finalized or destroyed this communicator", NULL);
 }
 
+/* Its communicator has failed, at this rank, and how its process ended afterwards. */
+static void failed_and_ended(int r, int at, const char *text, enum verdict_status status, enum verdict_ended how, int code, double when)
+{
+    struct verdict_comm *m = scene_of(&s, r, WORLD);
+    scene_call(&s, r, WORLD, UNO_ALL_REDUCE, 1024, SCENE_NOW - 9, SCENE_NOW - 7.9)->state = VERDICT_FAILED;
+    m->failed = UNO_ERR_PEER_DEAD;
+    m->failed_rank = at;
+    m->failed_ns = scene_own(&s, r, SCENE_NOW - 7.9);
+    snprintf(m->failed_text, sizeof m->failed_text, "%s", text);
+    if (status != VERDICT_REPORTED)
+        scene_ended(&s, r, status, how, code, when);
+}
+
+/* A rank leaves in order, in the middle of the others' work, and they end because of it: by a status, by abort(), by the launcher. Nobody has
+ * seen more of it than their error says. */
+static void test_left_and_the_others_ended(void **state)
+{
+    static const struct { enum verdict_status status; enum verdict_ended how; int code; } ends[] = {
+        {VERDICT_LEFT, VERDICT_ENDED_EXIT, 1}, {VERDICT_DEAD, VERDICT_ENDED_EXIT, 1}, {VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 6},
+        {VERDICT_DEAD, VERDICT_ENDED_SIGNAL, 15}};
+    static const char *const text = "rank %d exited with status 0 before all_reduce #17, which needs it";
+    (void)state;
+    EVERY_STAGE(st, c) for (size_t i = 0; i < ARRAY_LEN(ends); i++) for (int lives = 0; lives < 2; lives++) {
+        int rank = *c;
+        open_stage(st);
+        for (int r = 0; r < 8; r++)
+            if (r != rank)
+                failed_and_ended(r, rank, fmt(text, rank), lives && r == 5 ? VERDICT_REPORTED : ends[i].status, ends[i].how, ends[i].code,
+                                 SCENE_NOW - 7.5 + 0.3 * r);
+        scene_ended(&s, rank, VERDICT_LEFT, VERDICT_ENDED_EXIT, 0, SCENE_NOW - 8);
+        close_stage(st);
+        must_say(VERDICT_KIND_LEFT, rank, fmt(text, rank), "first at ", name(rank), NULL);
+        assert_int_equal(v.nculprits, 1);
+        assert_int_equal(v.nothers, 0);
+        assert_non_null(strstr(v.lines[0].text, "exited with status 0, 8.0 s ago"));
+    }
+}
+
+/* Its record is lost: what the others' error says of it is more than that they ended. */
+static void test_others_ended_of_one_unheard(void **state)
+{
+    (void)state;
+    for (const struct stage *st = stages; st < stages + ARRAY_LEN(stages); st++) for (int known = 0; known < 2; known++) {
+        open_stage(st);
+        for (int r = 0; r < 8; r++)
+            if (r != 3)
+                failed_and_ended(r, known ? 3 : -1, "rank 3 has ended", VERDICT_DEAD, VERDICT_ENDED_EXIT, 1, SCENE_NOW - 7.5);
+        close_stage(st);
+        scene_lost(&s, 3, VERDICT_UNKNOWN, 0);
+        must_say(VERDICT_KIND_DEAD, known ? 3 : -1, "\"dp\" failed 7.9 s ago", "rank 3 has ended", NULL);
+        assert_int_equal(v.nothers, 0);
+    }
+}
+
+/* A failed communicator is no reason for an end of another kind, for one long overcome, and for that of the rank it names; and it comes
+ * before a rank that merely computes. */
+static void test_ended_for_another_reason(void **state)
+{
+    static const char *const text = "rank 3 exited with status 0 before all_reduce #17, which needs it";
+    enum { CRASHED, KILLED, WENT_ON, NAMED, COMPUTES, CASES };
+    (void)state;
+    for (int what = 0; what < CASES; what++) {
+        open_stage(&stages[2]);
+        if (what == COMPUTES) {
+            scene_comm(&s, TP, "tp", 4, 1, 2);
+            scene_call(&s, 5, TP, UNO_ALL_REDUCE, 64, SCENE_NOW - 7, 0);
+            scene_computes(&s, 4, "");
+        }
+        for (int r = 0; r < 8; r++)
+            if (r != 3 || what == NAMED)
+                failed_and_ended(r, 3, text, r == 6 || r == 3 ? VERDICT_DEAD : VERDICT_REPORTED, VERDICT_ENDED_EXIT, 1, SCENE_NOW - 5);
+        if (what != NAMED)
+            scene_ended(&s, 3, VERDICT_LEFT, VERDICT_ENDED_EXIT, 0, SCENE_NOW - 8);
+        struct verdict_rank *r = &s.f.ranks[6];
+        if (what == CRASHED || what == KILLED) {
+            r->ended = VERDICT_ENDED_SIGNAL;
+            r->ended_code = what == CRASHED ? 11 : 9;
+        }
+        if (what == WENT_ON) {
+            scene_comm(&s, PP, "dp", 6, 1, 1);
+            scene_of(&s, 6, PP)->epoch = 1;
+        }
+        scene_sign(&s, WORLD);
+        if (what == COMPUTES)
+            must_say(VERDICT_KIND_LEFT, 3, text, NULL);
+        else if (what == NAMED)
+            must_say(VERDICT_KIND_DEAD, 3, name(3), "exited with status 1", NULL);
+        else
+            must_say(VERDICT_KIND_DEAD, 6, name(6), what == CRASHED ? "signal 11" : what == KILLED ? "signal 9" : "exited with status 1", NULL);
+    }
+}
+
 /* ---- processes that stand, or get no processor ------------------------------------------------------------------------------------ */
 
 static void test_stopped(void **state)
@@ -650,7 +742,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead), cmocka_unit_test(test_dead_in_a_message), cmocka_unit_test(test_all_stopped), cmocka_unit_test(test_first_death),
-        cmocka_unit_test(test_ended_while_stuck), cmocka_unit_test(test_left), cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_ended_while_stuck), cmocka_unit_test(test_left),
+        cmocka_unit_test(test_left_and_the_others_ended), cmocka_unit_test(test_others_ended_of_one_unheard), cmocka_unit_test(test_ended_for_another_reason),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_starved),
         cmocka_unit_test(test_starved_goes_on), cmocka_unit_test(test_oversubscribed), cmocka_unit_test(test_silent), cmocka_unit_test(test_never_joined), cmocka_unit_test(test_joining), cmocka_unit_test(test_making),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_quiet_host_is_stopped), cmocka_unit_test(test_slow_link), cmocka_unit_test(test_path_behind), cmocka_unit_test(test_hardly_silent),
         cmocka_unit_test(test_ours), cmocka_unit_test(test_told), cmocka_unit_test(test_near_misses),
