@@ -2,7 +2,7 @@
 /*
  * watch_gather.c - the facts of all ranks, collected by a hub: it asks the hub of every host that it hears for the records of its
  * ranks, adds those of its own host, notes what it knows itself of the others, and waits a second, for who is heard meanwhile two and a half. The inquiry (watch_inquiry.c)
- * and what answers a tool (watch_answer.c) each have one. Runs on the steward's thread only; nothing here waits.
+ * and what answers a tool (watch_answer.c) each have one. Runs on the steward's thread only; nothing here waits but for stacks, 90 ms at most.
  */
 #include "watch/watch_inner.h"
 
