@@ -60,9 +60,15 @@ static void usage(void)
            "Exit status: 0 = nothing to complain about, 1 = there are findings, 2 = there are none, and an input could not be read.\n");
 }
 
+/* A name that we do not know, and that images or others' plugins use: it is not told. */
+static bool is_of_others(const uno_setting_finding *f)
+{
+    return strcmp(f->what, "unknown") == 0 && doctor_is_of_others(f->name);
+}
+
 static bool is_finding(const uno_setting_finding *f)
 {
-    return strcmp(f->what, "used") != 0 && !(strcmp(f->what, "unknown") == 0 && doctor_is_of_others(f->name));
+    return strcmp(f->what, "used") != 0 && !is_of_others(f);
 }
 
 /* A variable that both have something against counts once. */
@@ -120,7 +126,7 @@ static void print_findings(const struct report *r)
         bool titled = false;
         for (size_t i = 0; i < r->nfindings; i++) {
             const uno_setting_finding *f = &r->findings[i];
-            if (strcmp(f->what, kinds[k].what) != 0 || (strcmp(f->what, "unknown") == 0 && !is_finding(f)))
+            if (strcmp(f->what, kinds[k].what) != 0 || is_of_others(f))
                 continue;
             if (!titled)
                 printf("\n%s%s%s\n", out_colour(stdout, kinds[k].colour), kinds[k].title, out_colour(stdout, OUT_PLAIN));
@@ -177,7 +183,7 @@ static void print_json(const struct report *r, struct doctor *d, size_t bad)
     size_t told = 0;
     for (size_t i = 0; i < r->nfindings; i++) {
         const uno_setting_finding *f = &r->findings[i];
-        if (strcmp(f->what, "unknown") == 0 && !is_finding(f))
+        if (is_of_others(f))
             continue;
         printf("%s\n  {", told++ ? "," : "");
         json_field("name", f->name, false);

@@ -65,14 +65,9 @@ struct exec_env {
     size_t scratch_bytes;
 };
 
-#define EXEC_NAME_BYTES 120
-static inline void exec_rank_name(const struct exec_env *env, int rank, char name[EXEC_NAME_BYTES])
-{
-    if (env->name)
-        env->name(env->look_arg, rank, name, EXEC_NAME_BYTES);
-    else
-        snprintf(name, EXEC_NAME_BYTES, "rank %d", rank);
-}
+/* The two sides of a disagreement, for its sentence (exec_walk.c). */
+struct exec_names { char peer[120], own[120]; };
+struct exec_names exec_names_of(const struct exec_env *env, int peer);
 
 /* ---- compiling ------------------------------------------------------------------------------------------------------ */
 struct exec_choice {                  /* what the planner decided, as plain data */

@@ -33,14 +33,12 @@ struct p2p_request *p2p_find_posted(struct p2p *p, int source, const struct head
 
 static NOINLINE uno_err say_unfit(const struct p2p *p, const struct p2p_request *r, int source, const struct header *h, bool differ)
 {
-    char sender[EXEC_NAME_BYTES], receiver[EXEC_NAME_BYTES];
-    exec_rank_name(p->env, source, sender);
-    exec_rank_name(p->env, p->env->rank, receiver);
+    struct exec_names n = exec_names_of(p->env, source);
     if (differ)
-        return err_set(UNO_ERR_MISMATCH, "%s sends %llu bytes of %s, %s receives %zu bytes of %s", sender, (unsigned long long)h->bytes,
-                       type_name((uno_type)h->type), receiver, r->bytes, type_name(r->type));
-    return err_set(UNO_ERR_TRUNCATED, "%s sends %llu bytes with tag %d, the receive of %s has room for %zu", sender,
-                   (unsigned long long)h->bytes, h->tag, receiver, r->bytes);
+        return err_set(UNO_ERR_MISMATCH, "%s sends %llu bytes of %s, %s receives %zu bytes of %s", n.peer, (unsigned long long)h->bytes,
+                       type_name((uno_type)h->type), n.own, r->bytes, type_name(r->type));
+    return err_set(UNO_ERR_TRUNCATED, "%s sends %llu bytes with tag %d, the receive of %s has room for %zu", n.peer,
+                   (unsigned long long)h->bytes, h->tag, n.own, r->bytes);
 }
 
 /* Is what arrives what the receive wants? Fills the result fields; returns the error to finish with. */

@@ -24,11 +24,9 @@ static uno_err granted(struct p2p *p, int peer, const struct header *h)
         return lying(peer);
     list_remove(&pair->announced, r);
     if (h->refused) {
-        char receiver[EXEC_NAME_BYTES], sender[EXEC_NAME_BYTES];
-        exec_rank_name(p->env, peer, receiver);
-        exec_rank_name(p->env, p->env->rank, sender);
-        p2p_finish(p, r, err_set(UNO_ERR_MISMATCH, "%s expects another length or type than the %zu bytes of %s that %s sends", receiver,
-                                 r->bytes, type_name(r->type), sender));
+        struct exec_names n = exec_names_of(p->env, peer);
+        p2p_finish(p, r, err_set(UNO_ERR_MISMATCH, "%s expects another length or type than the %zu bytes of %s that %s sends", n.peer,
+                                 r->bytes, type_name(r->type), n.own));
     } else if (h->bytes == 0) {
         p2p_finish(p, r, UNO_OK);
     } else {

@@ -381,10 +381,8 @@ static inline __attribute__((always_inline)) void finish(struct exec_op *op, con
 
 static NOINLINE uno_err mismatch(const struct exec_op *op, const struct small_source *s)
 {
-    char other[EXEC_NAME_BYTES], own[EXEC_NAME_BYTES];
-    exec_rank_name(op->env, s->rank, other);
-    exec_rank_name(op->env, op->env->rank, own);
-    return err_set(UNO_ERR_MISMATCH, "%s is in another operation than #%u of %s", other, op->number, own);
+    struct exec_names n = exec_names_of(op->env, s->rank);
+    return err_set(UNO_ERR_MISMATCH, "%s is in another operation than #%u of %s", n.peer, op->number, n.own);
 }
 
 static NOINLINE bool write_late(struct exec_op *op, const struct small_record *r, bool *moved)

@@ -50,34 +50,40 @@ static bool waits_met(const struct exec_op *op, const struct exec_fire *f, uint3
     return true;
 }
 
-/* Who sent what does not fit, and who we are. */
-struct names { char sender[EXEC_NAME_BYTES], own[EXEC_NAME_BYTES]; };
-static NOINLINE struct names names_of(const struct exec_op *op, int sender)
+static void name_rank(const struct exec_env *env, int rank, char *name, size_t name_bytes)
 {
-    struct names n;
-    exec_rank_name(op->env, sender, n.sender);
-    exec_rank_name(op->env, op->env->rank, n.own);
+    if (env->name)
+        env->name(env->look_arg, rank, name, name_bytes);
+    else
+        snprintf(name, name_bytes, "rank %d", rank);
+}
+
+struct exec_names exec_names_of(const struct exec_env *env, int peer)
+{
+    struct exec_names n;
+    name_rank(env, peer, n.peer, sizeof n.peer);
+    name_rank(env, env->rank, n.own, sizeof n.own);
     return n;
 }
 
 static NOINLINE void say_other_operation(const struct exec_op *op, int sender)
 {
-    struct names n = names_of(op, sender);
-    err_set(UNO_ERR_MISMATCH, "%s sent data of another operation than #%u of %s", n.sender, op->number, n.own);
+    struct exec_names n = exec_names_of(op->env, sender);
+    err_set(UNO_ERR_MISMATCH, "%s sent data of another operation than #%u of %s", n.peer, op->number, n.own);
 }
 
 static NOINLINE void say_other_length(const struct exec_op *op, int sender, uint64_t got, size_t expected)
 {
-    struct names n = names_of(op, sender);
-    err_set(UNO_ERR_MISMATCH, "%s sent %llu bytes where %s expects %zu in operation #%u", n.sender, (unsigned long long)got, n.own, expected,
+    struct exec_names n = exec_names_of(op->env, sender);
+    err_set(UNO_ERR_MISMATCH, "%s sent %llu bytes where %s expects %zu in operation #%u", n.peer, (unsigned long long)got, n.own, expected,
             op->number);
 }
 
 static NOINLINE void say_other_count(const struct exec_op *op, int sender, uint64_t sent_bytes, uint64_t expected_bytes)
 {
-    struct names n = names_of(op, sender);
+    struct exec_names n = exec_names_of(op->env, sender);
     size_t elem = op->program->elem_bytes;
-    err_set(UNO_ERR_MISMATCH, "all_to_all_v #%u: %s sends %llu elements to %s, which expects %llu", op->number, n.sender,
+    err_set(UNO_ERR_MISMATCH, "all_to_all_v #%u: %s sends %llu elements to %s, which expects %llu", op->number, n.peer,
             (unsigned long long)(sent_bytes / elem), n.own, (unsigned long long)(expected_bytes / elem));
 }
 

@@ -88,7 +88,7 @@ static const char *next_argument(const char *arg, const char *end)
     return next < end && *next ? next : NULL;
 }
 
-/* Of "python3 -u -m pkg.train --lr 1" pkg.train, of "python3 -W error /work/train.py" train.py; NULL: arguments up to end name none. */
+/* Of "python3 -u -m pkg.train --lr 1" pkg.train, of "python3 -W error jobs/train.py" train.py; NULL: arguments up to end name none. */
 static const char *script_of(const char *arg, const char *end)
 {
     while (arg && arg[0] == '-' && arg[1]) {
